@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Any, Protocol
 
 from gannet import _errors
 from gannet._answers import Answer, Delta
+from gannet._closing import Closing
 from gannet._gannet import Call
+
 
 def checked(call: Call) -> Call:
     """Waits for the status of an answer.
@@ -38,7 +39,7 @@ def event(data: bytes) -> Any:
     return body
 
 
-class Events(Iterator[Any]):
+class Events(Iterator[Any], Closing):
     """The events of a streamed answer, as values of JSON. To drop them ends the computation."""
 
     def __init__(self, call: Call) -> None:
@@ -65,17 +66,6 @@ class Events(Iterator[Any]):
             self._call.cancel()
             self._call = None
 
-    def __enter__(self) -> Events:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
 
 class _Source(Protocol):
     """Where the bodies of a stream come from."""
@@ -85,7 +75,7 @@ class _Source(Protocol):
     def close(self) -> None: ...
 
 
-class Stream(Iterator[Delta]):
+class Stream(Iterator[Delta], Closing):
     """An answer, part by part. To drop it, or to close it, ends the computation."""
 
     def __init__(self, events: _Source) -> None:
@@ -100,17 +90,6 @@ class Stream(Iterator[Delta]):
     def close(self) -> None:
         """Ends the computation, if it has not ended yet."""
         self._events.close()
-
-    def __enter__(self) -> Stream:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def answer(call: Call) -> Answer:

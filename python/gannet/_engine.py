@@ -6,12 +6,12 @@ import base64
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence as SequenceOf
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from gannet import _batch, _calls, _gannet, _options
 from gannet._answers import Answer
 from gannet._calls import Events, Stream
+from gannet._closing import Closing
 from gannet._sequence import Sequence, SequenceOptions, TokenIds, ids_of
 from gannet._tokenizer import Tokenizer
 
@@ -42,7 +42,7 @@ COMPLETIONS = "/v1/completions"
 MAX_TEXTS = 2048
 
 
-class Engine:
+class Engine(Closing):
     """A loaded model.
 
     `model` is a folder, a file, `owner/name` on a hub, or `"builtin"`. Options are named as the
@@ -237,7 +237,8 @@ class Engine:
         """Returns a sequence that the caller leads: tokens in, logits out.
 
         `ids` are its first tokens; nothing is computed of them before the first `push`. Options
-        are `max_tokens`, `idle_seconds`, `priority` and `cache_salt`.
+        are `max_tokens`, `idle_seconds`, `priority`, `cache_salt`, and `adapters`: pairs of an
+        adapter's number and its factor.
         """
         sequence = Sequence(self._server, **options)
         if ids is not None and len(ids) > 0:
@@ -292,17 +293,6 @@ class Engine:
     def close(self) -> None:
         """Ends the engine and frees its memory. Calls and sequences that are open end."""
         self._server.close()
-
-    def __enter__(self) -> Engine:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return "Engine(closed)" if self.closed else f"Engine({self.info['name']!r})"

@@ -97,6 +97,14 @@ class Decoder:
     def finish(self) -> str: ...
 
 @final
+class Stops:
+    """Finds the stop strings of a text that comes in pieces."""
+
+    def __new__(cls, stops: list[str]) -> Stops: ...
+    def push(self, piece: str) -> tuple[str, int | None]: ...
+    def finish(self) -> str: ...
+
+@final
 class Listening:
     """A server that listens."""
 

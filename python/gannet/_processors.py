@@ -158,41 +158,25 @@ def _without(row: NDArray[np.floating[Any]], ids: list[int]) -> NDArray[np.float
 
 
 class _Stops:
-    """Ends a text at the first of some strings, and holds back what may be the start of one."""
+    """Ends a text at one of some strings, as answers of requests end."""
 
     def __init__(self, stops: list[str], included: bool) -> None:
-        self._stops, self._included = stops, included
-        self._held = ""
+        self._strings, self._included = stops, included
+        self._stops = _gannet.Stops(stops)
         #: Whether one of the strings was found.
         self.found = False
 
     def push(self, text: str) -> str:
         """Takes more text; returns what is certain to be part of the answer."""
-        self._held += text
-        found = [(at, stop) for stop in self._stops if (at := self._held.find(stop)) >= 0]
-        if found:
-            at, stop = min(found)
-            self.found = True
-            return self._take(at + len(stop) if self._included else at, drop=True)
-        held = max((self._overlap(stop) for stop in self._stops), default=0)
-        return self._take(len(self._held) - held)
+        given, at = self._stops.push(text)
+        if at is None or self.found:
+            return given
+        self.found = True
+        return given + self._strings[at] if self._included else given
 
     def rest(self, text: str) -> str:
         """Takes the last text; returns what is left of the answer."""
-        if self.found:
-            return ""
-        given = self.push(text)
-        return given if self.found else given + self._take(len(self._held))
-
-    def _overlap(self, stop: str) -> int:
-        """Returns how much of the end of the text is the start of `stop`."""
-        longest = min(len(stop) - 1, len(self._held))
-        return next((n for n in range(longest, 0, -1) if self._held.endswith(stop[:n])), 0)
-
-    def _take(self, count: int, drop: bool = False) -> str:
-        taken, rest = self._held[:count], self._held[count:]
-        self._held = "" if drop else rest
-        return taken
+        return self.push(text) + self._stops.finish()
 
 
 def _given(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Sequence as SequenceOf
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, overload
 
 from gannet import _gannet, _options
+from gannet._closing import Closing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,6 +33,7 @@ class SequenceOptions(TypedDict, total=False):
     idle_seconds: float
     priority: int
     cache_salt: str
+    adapters: SequenceOf[tuple[int, float]]
 
 
 def ids_of(ids: TokenIds) -> array[int]:
@@ -54,7 +55,7 @@ def _array(rows: _gannet.Rows) -> NDArray[np.float32]:
     return values
 
 
-class Sequence:
+class Sequence(Closing):
     """A sequence of tokens that the caller leads: tokens in, logits out.
 
     Logits are those of the model, before any sampler, with the bits that they have when the
@@ -126,17 +127,6 @@ class Sequence:
     def close(self) -> None:
         """Ends the sequence; its blocks stay in the cache for others."""
         self._led.close()
-
-    def __enter__(self) -> Sequence:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"Sequence({len(self)} tokens)"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from types import TracebackType
 from typing import TYPE_CHECKING
 
+from gannet._closing import Closing
 from gannet._engine import Engine
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gannet._options import EngineOptions
 
 
-class Server:
+class Server(Closing):
     """A model that is served over HTTP by threads of this process."""
 
     def __init__(self, engine: Engine, host: str, port: int, owns_engine: bool) -> None:
@@ -47,17 +47,6 @@ class Server:
         self._listening.close()
         if self._owns_engine:
             self.engine.close()
-
-    def __enter__(self) -> Server:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"Server({self.url!r})"

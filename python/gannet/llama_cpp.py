@@ -7,12 +7,15 @@ states, which are those of one sequence.
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence as SequenceOf
-from types import TracebackType
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from gannet import _neutral
+from gannet._closing import Closing
 from gannet._engine import CHAT, COMPLETIONS, Engine
 from gannet._sequence import Sampler, Sequence
 
@@ -20,10 +23,19 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    LogitsProcessor = Callable[[list[int], NDArray[np.float32]], NDArray[np.floating[Any]]]
-    StoppingCriteria = Callable[[list[int], NDArray[np.float32]], bool]
+    LogitsProcessor = Callable[[NDArray[np.intc], NDArray[np.float32]], NDArray[np.floating[Any]]]
+    StoppingCriteria = Callable[[NDArray[np.intc], NDArray[np.float32]], bool]
 
-__all__ = ["Llama", "LlamaGrammar", "LlamaState", "LogitsProcessorList", "StoppingCriteriaList"]
+__all__ = [
+    "Llama",
+    "LlamaGrammar",
+    "LlamaState",
+    "LlamaTokenizer",
+    "LogitsProcessorList",
+    "StoppingCriteriaList",
+    "llama_model_get_vocab",
+    "llama_token_to_piece",
+]
 
 #: Arguments of `Llama` without meaning here, with their neutral values.
 NEUTRAL: dict[str, tuple[Any, ...]] = {
@@ -38,8 +50,9 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "n_ubatch": (512,),
     "rope_scaling_type": (-1,),
     "pooling_type": (-1,),
-    "rope_freq_base": (0.0, 0),
-    "rope_freq_scale": (0.0, 0),
+    # LangChain's classes give these two where their users give nothing.
+    "rope_freq_base": (0.0, 10000.0),
+    "rope_freq_scale": (0.0, 1.0),
     "yarn_ext_factor": (-1.0,),
     "yarn_attn_factor": (1.0,),
     "yarn_beta_fast": (32.0,),
@@ -65,6 +78,10 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "type_v": (),
     "spm_infill": (False,),
     "n_threads_batch": (),
+    # Arguments of old versions, which LangChain's classes still give.
+    "n_parts": (-1,),
+    "f16_kv": (True, False),
+    "device": (),
 }
 
 #: Arguments of completions without meaning here, with their neutral values.
@@ -105,7 +122,7 @@ class LogitsProcessorList(list["LogitsProcessor"]):
     """Functions `f(ids, logits) -> logits`, one after the other."""
 
     def __call__(
-        self, input_ids: list[int], scores: NDArray[np.float32]
+        self, input_ids: NDArray[np.intc], scores: NDArray[np.float32]
     ) -> NDArray[np.floating[Any]]:
         row: Any = scores
         for processor in self:
@@ -117,8 +134,19 @@ class LogitsProcessorList(list["LogitsProcessor"]):
 class StoppingCriteriaList(list["StoppingCriteria"]):
     """Functions `f(ids, logits) -> bool`, any of which ends an answer."""
 
-    def __call__(self, input_ids: list[int], logits: NDArray[np.float32]) -> bool:
+    def __call__(self, input_ids: NDArray[np.intc], logits: NDArray[np.float32]) -> bool:
         return any(criterion(input_ids, logits) for criterion in self)
+
+
+def _with_arrays(function: Callable[..., Any]) -> Callable[[list[int], Any], Any]:
+    """Gives a function arrays of its own, which it may change as with llama-cpp-python."""
+    import numpy as np
+
+    @functools.wraps(function)
+    def called(ids: list[int], logits: NDArray[np.float32]) -> Any:
+        return function(np.array(ids, dtype=np.intc), np.array(logits))
+
+    return called
 
 
 class LlamaGrammar:
@@ -163,7 +191,55 @@ class LlamaState:
         return len(self._sequence)
 
 
-class Llama:
+class LlamaTokenizer:
+    """The tokenizer of a model."""
+
+    def __init__(self, llama: Llama) -> None:
+        self._llama = llama
+
+    def tokenize(self, text: bytes, add_bos: bool = True, special: bool = True) -> list[int]:
+        """Returns the tokens of a text."""
+        return self._llama.tokenize(text, add_bos, special)
+
+    def detokenize(
+        self, tokens: list[int], prev_tokens: list[int] | None = None, special: bool = False
+    ) -> bytes:
+        """Returns the bytes of tokens."""
+        return self._llama.detokenize(tokens, prev_tokens, special)
+
+    def encode(self, text: str, add_bos: bool = True, special: bool = True) -> list[int]:
+        """Returns the tokens of a text."""
+        return self.tokenize(text.encode("utf-8", errors="ignore"), add_bos, special)
+
+    def decode(self, tokens: list[int]) -> str:
+        """Returns the text of tokens."""
+        return self.detokenize(tokens).decode("utf-8", errors="ignore")
+
+
+def llama_model_get_vocab(model: Llama) -> Llama:
+    """Returns what `llama_token_to_piece` takes."""
+    return model
+
+
+def llama_token_to_piece(
+    vocab: Llama,
+    token: int,
+    buf: ctypes.Array[ctypes.c_char],
+    length: int,
+    lstrip: int,
+    special: bool,
+) -> int:
+    """Writes the bytes of a token; returns their number, negative where `buf` is too short."""
+    piece = vocab.detokenize([token], special=special)
+    spaces = len(piece) - len(piece.lstrip(b" "))
+    piece = piece[min(lstrip, spaces) :]
+    if len(piece) > length:
+        return -len(piece)
+    ctypes.memmove(buf, piece, len(piece))
+    return len(piece)
+
+
+class Llama(Closing):
     """A loaded model, with the methods of llama-cpp-python's class."""
 
     def __init__(
@@ -187,7 +263,7 @@ class Llama:
         #: The engine below.
         self.engine = Engine(model_path, **options)
         self.model_path = os.fspath(model_path)
-        self._seed = None if seed == 0xFFFFFFFF else seed
+        self._seed = None if seed in (-1, 0xFFFFFFFF) else seed
         self._sequence: Sequence | None = None
         self._logits: NDArray[np.float32] | None = None
 
@@ -213,6 +289,16 @@ class Llama:
             return cls(repo_id, **kwargs)
         return cls(f"{repo_id}:{filename.strip('*').removesuffix('.gguf')}", **kwargs)
 
+    @property
+    def model(self) -> Llama:
+        """What functions of this module take for a model."""
+        return self
+
+    @property
+    def context_params(self) -> SimpleNamespace:
+        """The context length in tokens, as `n_ctx`."""
+        return SimpleNamespace(n_ctx=self.n_ctx())
+
     def n_ctx(self) -> int:
         """Returns the context length in tokens."""
         return int(self.engine.info["context_length"])
@@ -232,6 +318,10 @@ class Llama:
     def token_eos(self) -> int:
         """Returns the token with which answers end, or -1."""
         return self.engine.tokenizer.special_ids.get("eos", -1)
+
+    def tokenizer(self) -> LlamaTokenizer:
+        """Returns the tokenizer of the model."""
+        return LlamaTokenizer(self)
 
     def tokenize(self, text: bytes, add_bos: bool = True, special: bool = False) -> list[int]:
         """Returns the tokens of a text."""
@@ -289,7 +379,8 @@ class Llama:
 
     def create_embedding(self, input: str | list[str], model: str | None = None) -> dict[str, Any]:
         """Returns the vectors of texts in a dictionary."""
-        answer: dict[str, Any] = self.engine.call("/v1/embeddings", {"input": input})
+        body = {"input": input, "normalize": False}
+        answer: dict[str, Any] = self.engine.call("/v1/embeddings", body)
         return answer
 
     def embed(self, input: str | list[str], normalize: bool = False) -> Any:
@@ -328,7 +419,7 @@ class Llama:
         ids = self._sequence.tokens
         row: Any = self._logits
         if logits_processor:
-            row = logits_processor(ids, row)
+            row = _with_arrays(logits_processor)(ids, row)
         sampler = Sampler(
             self.engine,
             seed=-1 if self._seed is None else self._seed,
@@ -360,7 +451,8 @@ class Llama:
             token = self.sample(**options)
             if stopping_criteria is not None:
                 assert self._sequence is not None and self._logits is not None
-                if stopping_criteria([*self._sequence.tokens, token], self._logits):
+                ids = [*self._sequence.tokens, token]
+                if _with_arrays(stopping_criteria)(ids, self._logits):
                     return
             sent = yield token
             given = [token] if sent is None else [token, *sent]
@@ -401,17 +493,6 @@ class Llama:
         self.reset()
         self.engine.close()
 
-    def __enter__(self) -> Llama:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def _body(
         self,
         method: str,
@@ -442,7 +523,9 @@ class Llama:
         from gannet import _processors
 
         asked = {name: value for name, value in body.items() if value not in (None, False)}
+        changes = [_with_arrays(processor) for processor in processors or ()]
+        ends = _with_arrays(criteria) if criteria else None
         answer: Any = (_processors.chat if chat else _processors.complete)(
-            self.engine, asked, list(processors or []), stream, criteria
+            self.engine, asked, changes, stream, ends
         )
         return (part.body for part in answer) if stream else answer.body

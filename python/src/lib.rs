@@ -43,7 +43,7 @@ mod _gannet {
     #[pymodule_export]
     use crate::server::{Server, engine_options};
     #[pymodule_export]
-    use crate::tokens::Decoder;
+    use crate::tokens::{Decoder, Stops};
 
     #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "the name that Python gives it")]

@@ -3,6 +3,7 @@
 use crate::errors::EngineError;
 use crate::owned::Owned;
 use api::Service;
+use calls::{ServerUser, ServerUsers};
 use pyo3::exceptions::PyOSError;
 use pyo3::{PyErr, PyResult, Python, pyclass, pymethods};
 use server::ServerOptions;
@@ -28,32 +29,6 @@ pub(crate) struct Listening {
     address: SocketAddr,
 }
 
-/// The servers of a model, which end with it; `None` once they were ended.
-#[derive(Debug)]
-pub(crate) struct OpenListeners(Mutex<Option<Vec<Weak<RunningServer>>>>);
-
-impl Default for OpenListeners {
-    fn default() -> Self {
-        Self(Mutex::new(Some(Vec::new())))
-    }
-}
-
-impl OpenListeners {
-    /// Adds one; one that comes after the end ends at once.
-    fn add(&self, server: &Arc<RunningServer>) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(all) = all.as_mut() else { return server.end() };
-        all.retain(|server| server.strong_count() > 0);
-        all.push(Arc::downgrade(server));
-    }
-
-    /// Ends all, and later ones too.
-    pub fn end(&self) {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        all.iter().flatten().filter_map(Weak::upgrade).for_each(|server| server.end());
-    }
-}
-
 /// A server, until it is ended.
 #[derive(Debug)]
 struct RunningServer(Mutex<Option<Parts>>);
@@ -65,7 +40,7 @@ struct Parts {
     ended: std::sync::mpsc::Receiver<()>,
 }
 
-impl RunningServer {
+impl ServerUser for RunningServer {
     fn end(&self) {
         let parts = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(Parts { runtime, shutdown, ended }) = parts else { return };
@@ -84,7 +59,7 @@ impl Drop for RunningServer {
 
 impl Listening {
     /// Serves `service` at an address.
-    pub fn new(service: Service, (host, port): (&str, u16), all: &OpenListeners) -> PyResult<Self> {
+    pub fn new(service: Service, (host, port): (&str, u16), users: &ServerUsers) -> PyResult<Self> {
         let mut runtime = Builder::new_multi_thread();
         let runtime = runtime.worker_threads(THREADS).thread_name("gannet-http").enable_all();
         let runtime = runtime.build().map_err(|error| {
@@ -101,13 +76,17 @@ impl Listening {
         runtime.spawn(async move {
             // A sender that is dropped asks for the same.
             let shutdown = async move { drop(asked.await) };
-            // An engine that has ended is told by its calls.
+            // Calls report an engine that has ended.
             let _ = server::serve(listener, service, options, shutdown).await;
             let _ = tell.send(());
         });
         let parts = Parts { runtime, shutdown, ended };
         let server = Arc::new(RunningServer(Mutex::new(Some(parts))));
-        all.add(&server);
+        let user: Weak<RunningServer> = Arc::downgrade(&server);
+        // One that comes after the end of the model ends at once.
+        if !users.add(user) {
+            server.end();
+        }
         Ok(Self { server: Owned::new(server), address })
     }
 }

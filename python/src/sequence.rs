@@ -4,7 +4,8 @@ use crate::errors;
 use crate::owned::Owned;
 use crate::tokens::ids;
 use crate::waiting;
-use engine::{LeadOptions, Led, Outputs, Want};
+use calls::{SequenceOptions, ServerUser, ServerUsers};
+use engine::{Led, Outputs, Want};
 use pyo3::exceptions::PyValueError;
 use pyo3::types::{PyDict, PyDictMethods};
 use pyo3::{Bound, PyResult, Python, pyclass, pymethods};
@@ -12,48 +13,30 @@ use serde::Deserialize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-/// A sequence that may have been ended, by itself or with its engine.
-pub(crate) type SharedLed = Arc<LedCell>;
-type LedCell = Mutex<Option<Led>>;
+/// A sequence that the caller leads, until it is ended, by itself or with its engine.
+#[derive(Debug)]
+struct LedCell(Mutex<Option<Led>>);
+
+impl LedCell {
+    fn lock(&self) -> MutexGuard<'_, Option<Led>> {
+        lock(&self.0)
+    }
+}
+
+impl ServerUser for LedCell {
+    fn end(&self) {
+        self.lock().take();
+    }
+}
 
 /// A sequence that the caller leads.
 #[pyclass(frozen, module = "gannet._gannet")]
 #[derive(Debug)]
 pub(crate) struct Sequence {
-    led: Owned<SharedLed>,
-    /// The sequences of the engine, which end with it.
-    all: Owned<Arc<OpenSequences>>,
+    led: Owned<Arc<LedCell>>,
+    /// What ends with the engine.
+    users: Owned<Arc<ServerUsers>>,
     wanted: Mutex<Want>,
-}
-
-/// The sequences of an engine; `None` once they were ended.
-#[derive(Debug)]
-pub(crate) struct OpenSequences(Mutex<Option<Vec<Weak<LedCell>>>>);
-
-impl Default for OpenSequences {
-    fn default() -> Self {
-        Self(Mutex::new(Some(Vec::new())))
-    }
-}
-
-impl OpenSequences {
-    fn add(&self, led: Led) -> SharedLed {
-        let mut all = lock(&self.0);
-        // One that comes after the end ends at once.
-        let Some(all) = all.as_mut() else { return Arc::default() };
-        let led = Arc::new(Mutex::new(Some(led)));
-        all.retain(|led| led.strong_count() > 0);
-        all.push(Arc::downgrade(&led));
-        led
-    }
-
-    /// Ends all, and later ones too.
-    pub fn end(&self) {
-        let all = lock(&self.0).take();
-        for led in all.iter().flatten().filter_map(Weak::upgrade) {
-            lock(&led).take();
-        }
-    }
 }
 
 /// The options of a sequence.
@@ -64,12 +47,14 @@ pub(crate) struct SequenceBody {
     idle_seconds: f64,
     priority: i32,
     cache_salt: Option<String>,
+    adapters: Option<Vec<(usize, f32)>>,
 }
 
 impl Default for SequenceBody {
     fn default() -> Self {
-        let LeadOptions { idle, priority, max_tokens, .. } = LeadOptions::default();
-        Self { max_tokens, idle_seconds: idle.as_secs_f64(), priority, cache_salt: None }
+        let SequenceOptions { max_tokens, idle, priority, cache_salt, adapters } =
+            SequenceOptions::default();
+        Self { max_tokens, idle_seconds: idle.as_secs_f64(), priority, cache_salt, adapters }
     }
 }
 
@@ -78,24 +63,27 @@ impl Sequence {
     pub fn new(
         options: &str,
         server: &calls::LocalServer,
-        all: &Arc<OpenSequences>,
+        users: &Arc<ServerUsers>,
     ) -> PyResult<Self> {
         let wrong = |problem: String| PyValueError::new_err(problem);
-        let body: SequenceBody =
+        let SequenceBody { max_tokens, idle_seconds, priority, cache_salt, adapters } =
             serde_json::from_str(options).map_err(|error| wrong(error.to_string()))?;
-        let idle = Duration::try_from_secs_f64(body.idle_seconds)
+        let idle = Duration::try_from_secs_f64(idle_seconds)
             .map_err(|_| wrong("idle_seconds: expected a number from 0 on".to_owned()))?;
-        let service = server.engine().service();
-        let terms = api::RequestOptions { cache_salt: body.cache_salt, ..Default::default() };
-        let space = service.for_options(&terms).partition.space;
-        let (max_tokens, priority) = (body.max_tokens, body.priority);
-        let options = LeadOptions { space, max_tokens, priority, idle, ..Default::default() };
-        Ok(Self::over(service.engine.lead(options), all))
+        let options = SequenceOptions { max_tokens, idle, priority, cache_salt, adapters };
+        let led = server.lead(options).map_err(|error| errors::of_call(&error))?;
+        Ok(Self::over(led, users))
     }
 
-    fn over(led: Led, all: &Arc<OpenSequences>) -> Self {
-        let led = Owned::new(all.add(led));
-        Self { led, all: Owned::new(Arc::clone(all)), wanted: Mutex::default() }
+    fn over(led: Led, users: &Arc<ServerUsers>) -> Self {
+        let led = Arc::new(LedCell(Mutex::new(Some(led))));
+        let user: Weak<LedCell> = Arc::downgrade(&led);
+        // One that comes after the end of the engine ends at once.
+        if !users.add(user) {
+            led.end();
+        }
+        let (led, users) = (Owned::new(led), Owned::new(Arc::clone(users)));
+        Self { led, users, wanted: Mutex::default() }
     }
 
     /// Calls `act` with the sequence, without the interpreter.
@@ -106,7 +94,7 @@ impl Sequence {
     ) -> PyResult<T> {
         let led = self.led.get()?;
         py.detach(|| {
-            let mut led = lock(led);
+            let mut led = led.lock();
             let led = led.as_mut().ok_or_else(errors::stopped)?;
             act(led).map_err(|error| errors::of_led(&error))
         })
@@ -137,7 +125,7 @@ impl Sequence {
         let led = self.led.get()?;
         let outputs = waiting::wait(py, |most| {
             // Locked for a moment at a time, so that the engine may be closed meanwhile.
-            let mut led = lock(led);
+            let mut led = led.lock();
             let led = led.as_mut().ok_or_else(errors::stopped)?;
             led.wait_for(most).map_err(|error| errors::of_led(&error))
         })?;
@@ -147,7 +135,7 @@ impl Sequence {
 
     fn fork(&self, py: Python<'_>) -> PyResult<Self> {
         let led = self.with(py, Led::fork)?;
-        Ok(Self::over(led, self.all.get()?))
+        Ok(Self::over(led, self.users.get()?))
     }
 
     fn truncate(&self, py: Python<'_>, length: usize) -> PyResult<()> {
@@ -163,7 +151,7 @@ impl Sequence {
     }
 
     fn close(&self) -> PyResult<()> {
-        lock(self.led.get()?).take();
+        self.led.get()?.end();
         Ok(())
     }
 }

@@ -4,13 +4,13 @@ use crate::allocator;
 use crate::call::Call;
 use crate::errors::{self, EngineError};
 use crate::guide::Guide;
-use crate::listening::{Listening, OpenListeners};
+use crate::listening::Listening;
 use crate::owned::Owned;
 use crate::sampler::Sampler;
-use crate::sequence::{OpenSequences, Sequence};
+use crate::sequence::Sequence;
 use crate::tokens::ids;
 use crate::waiting;
-use calls::{LocalServer, OpenOptions};
+use calls::{LocalServer, OpenOptions, ServerUsers};
 use pyo3::exceptions::PyValueError;
 use pyo3::types::PyBytes;
 use pyo3::{Bound, PyErr, PyResult, Python, pyclass, pyfunction, pymethods};
@@ -40,8 +40,7 @@ pub(crate) struct Server(Owned<Opened>);
 #[derive(Debug)]
 struct Opened {
     server: Mutex<Option<LocalServer>>,
-    sequences: Arc<OpenSequences>,
-    listeners: OpenListeners,
+    users: Arc<ServerUsers>,
 }
 
 impl Server {
@@ -75,8 +74,7 @@ impl Opened {
         let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(server) = server else { return true };
         server.stop();
-        self.listeners.end();
-        self.sequences.end();
+        self.users.end();
         let is_free = server.close(CLOSE_TIME);
         allocator::give_back();
         is_free
@@ -110,8 +108,7 @@ impl Server {
                 Err(EngineError::new_err("loading the model panicked"))
             }
         })?;
-        let (sequences, listeners) = (Arc::default(), OpenListeners::default());
-        let opened = Opened { server: Mutex::new(Some(server)), sequences, listeners };
+        let opened = Opened { server: Mutex::new(Some(server)), users: Arc::default() };
         Ok(Self(Owned::new(opened)))
     }
 
@@ -124,8 +121,8 @@ impl Server {
     }
 
     fn sequence(&self, py: Python<'_>, options: &str) -> PyResult<Sequence> {
-        let sequences = &self.0.get()?.sequences;
-        self.with(py, |server| Sequence::new(options, server, sequences))
+        let users = &self.0.get()?.users;
+        self.with(py, |server| Sequence::new(options, server, users))
     }
 
     fn sampler(&self, py: Python<'_>, options: &str) -> PyResult<Sampler> {
@@ -141,9 +138,9 @@ impl Server {
 
     /// Serves the model over HTTP.
     fn listen(&self, py: Python<'_>, host: &str, port: u16) -> PyResult<Listening> {
-        let listeners = &self.0.get()?.listeners;
+        let users = &self.0.get()?.users;
         self.with(py, |server| {
-            Listening::new(server.engine().service().clone(), (host, port), listeners)
+            Listening::new(server.engine().service().clone(), (host, port), users)
         })
     }
 

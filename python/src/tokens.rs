@@ -4,7 +4,7 @@ use crate::server::Server;
 use pyo3::exceptions::PyValueError;
 use pyo3::{Py, PyResult, Python, pyclass, pymethods};
 use std::sync::{Mutex, PoisonError};
-use text::IncrementalDecoder;
+use text::{IncrementalDecoder, StopStep, StopStrings};
 
 /// Bytes of a number in arrays.
 const BYTES: usize = 4;
@@ -60,5 +60,30 @@ impl Decoder {
 
     fn finish(&self) -> String {
         self.decoder.lock().unwrap_or_else(PoisonError::into_inner).finish()
+    }
+}
+
+/// Finds the stop strings of a text that comes in pieces.
+#[pyclass(frozen, module = "gannet._gannet")]
+#[derive(Debug)]
+pub(crate) struct Stops(Mutex<StopStrings>);
+
+#[pymethods]
+impl Stops {
+    #[new]
+    fn new(stops: Vec<String>) -> Self {
+        Self(Mutex::new(StopStrings::new(stops)))
+    }
+
+    /// Takes a piece; returns text that holds no part of a stop string, and the index of the one
+    /// that was found.
+    fn push(&self, piece: &str) -> (String, Option<usize>) {
+        let mut stops = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let StopStep { text, stopped } = stops.push(piece);
+        (text, stopped)
+    }
+
+    fn finish(&self) -> String {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).finish()
     }
 }

@@ -96,6 +96,8 @@ def test_what_cannot_be_pushed_is_named(llm):
         sequence.wait()
     with pytest.raises(ValueError, match="no first|expected 0 or more"):
         sequence.truncate(-1)
+    with pytest.raises(ValueError, match="adapters: no such adapter: 3"):
+        llm.sequence(adapters=[(3, 1.0)])
 
 
 def test_a_sampler_chooses_as_the_engine_does(llm):

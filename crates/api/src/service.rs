@@ -27,7 +27,9 @@ use crate::turn_encoding::ModelDigest;
 use crate::turn_records::TurnRecords;
 use crate::usage_counter::UsageCounter;
 use backend::AdapterSet;
-use engine::{EngineHandle, Field, Generation, GrammarRef, ModelInfo, ModelTask, Request};
+use engine::{
+    EngineHandle, Field, Generation, GrammarRef, LeadOptions, Led, ModelInfo, ModelTask, Request,
+};
 use formats::GenerationDefaults;
 use sha2::{Digest, Sha256};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -160,6 +162,13 @@ impl Service {
     /// The adapters of a request.
     pub(crate) fn adapters_of_request(&self) -> Option<AdapterSet> {
         self.chosen.clone().or_else(|| self.adapters.default_set())
+    }
+
+    /// Begins a sequence that the caller leads, with the adapters and in the part of the caches of
+    /// requests of this service.
+    pub fn lead(&self, options: LeadOptions) -> Led {
+        let (space, adapters) = (self.partition.space, self.adapters_of_request());
+        self.engine.lead(LeadOptions { space, adapters, ..options })
     }
 
     /// The same model for a request of the user and with the salt of `options`.

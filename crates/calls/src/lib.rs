@@ -23,16 +23,19 @@
 //!
 //! Invariant: the crate has no wire types; it knows the paths of routes as little as their bodies.
 
-mod builtin;
 mod call;
 mod chunks;
 mod error;
 mod local_server;
 mod locate;
 mod options;
+mod sequences;
 mod settings;
+mod users;
 
 pub use call::{Call, NextChunk};
 pub use error::{CallError, OpenError};
 pub use local_server::LocalServer;
 pub use options::OpenOptions;
+pub use sequences::SequenceOptions;
+pub use users::{ServerUser, ServerUsers};

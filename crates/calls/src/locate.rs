@@ -1,7 +1,7 @@
 //! Finds a model: a folder, a file, `owner/name` on a hub, or the built-in model.
 
-use crate::builtin;
 use crate::error::OpenError;
+use base::user_folders;
 use formats::gguf;
 use hub::{HubSettings, ModelRef};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,8 @@ pub(crate) fn locate(model: &str, endpoint: Option<&str>) -> Result<PathBuf, Ope
         return Ok(path.to_owned());
     }
     if model == BUILTIN {
-        return builtin::folder();
+        let unpacked = tiny::unpack_below(user_folders::cache(), |_, _| {});
+        return unpacked.map_err(OpenError::Unpack);
     }
     let on_hub = ModelRef::of_argument(model);
     let reference = on_hub.ok_or_else(|| OpenError::NotFound(model.to_owned()))?;
@@ -36,7 +37,7 @@ pub(crate) fn locate(model: &str, endpoint: Option<&str>) -> Result<PathBuf, Ope
 pub(crate) fn public_name(model: &str) -> Option<String> {
     match Path::new(model) {
         path if path.exists() => gguf::model_name(path),
-        _ if model == BUILTIN => Some(builtin::NAME.to_owned()),
+        _ if model == BUILTIN => Some(tiny::NAME.to_owned()),
         _ => Some(model.to_owned()),
     }
 }

@@ -5,21 +5,16 @@
 use crate::error::CallError;
 use crate::locate::{BUILTIN, public_name};
 use crate::settings::{count, expected, flag, number, parsed, seconds, size, text};
-use engine::{AdapterSource, EngineOptions, LoadOptions, MAX_THREADS, check_scale};
-use gannet::{Builder, Engine, KvDir, KvMemory, PackChoice};
-use gannet::{Placement, WeightsMemory};
+use engine::{
+    AdapterSource, BLOCKS, EngineOptions, LoadOptions, MAX_THREADS, check_scale, parse_block,
+};
+use gannet::{Builder, Engine, KvDir, KvMemory, PackChoice, Placement, WeightsMemory};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use text::ToolFormat;
 
-/// Default of the most bytes of the folder of prefixes.
-const KV_DIR_BYTES: usize = 16 << 30;
-/// Default number of answers computed at a time.
-const PARALLEL: usize = 32;
-/// Default number of requests that may wait.
-const QUEUE: usize = 1 << 16;
 /// Names that are less alike than this are not suggested.
 const MIN_LIKENESS: f64 = 0.7;
 
@@ -50,24 +45,26 @@ pub struct OpenOptions {
     /// The folder in which computed prefixes are kept.
     pub kv_dir: Option<PathBuf>,
     /// Maximum bytes of that folder.
-    pub kv_dir_size: usize,
+    pub kv_dir_size: u64,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
+        let builder = Engine::builder();
+        let (load, engine) = builder.options();
         Self {
             model: BUILTIN.to_owned(),
             hub_endpoint: None,
             name: None,
-            load: LoadOptions { kv_memory: KvMemory::Share, ..LoadOptions::default() },
-            engine: EngineOptions { queue: QUEUE, running: PARALLEL, ..EngineOptions::default() },
+            load: load.clone(),
+            engine: engine.clone(),
             chat_template: None,
             tool_format: None,
             greedy_structure: true,
             pre_fallback: None,
             max_adapters: None,
             kv_dir: None,
-            kv_dir_size: KV_DIR_BYTES,
+            kv_dir_size: KvDir::MAX_BYTES,
         }
     }
 }
@@ -127,7 +124,7 @@ impl OpenOptions {
         let builder = self.tool_format.into_iter().fold(builder, Builder::tool_format);
         let builder = self.pre_fallback.iter().fold(builder, Builder::pre_fallback);
         let builder = self.max_adapters.into_iter().fold(builder, Builder::max_adapters);
-        let kv_dir = self.kv_dir.iter().map(|folder| KvDir::new(folder, self.kv_dir_size as u64));
+        let kv_dir = self.kv_dir.iter().map(|folder| KvDir::new(folder, self.kv_dir_size));
         kv_dir.fold(builder, Builder::kv_dir)
     }
 }
@@ -175,7 +172,7 @@ static KEYS: &[(&str, Setter)] = keys! {
     "table_memory": |it, value| it.load.table_memory => size(value)?;
     "simulate_memory": |it, value| it.load.simulate_memory => Some(size(value)?);
     "kv_dir": |it, value| it.kv_dir => folder(value)?;
-    "kv_dir_size": |it, value| it.kv_dir_size => size(value)?;
+    "kv_dir_size": |it, value| it.kv_dir_size => size(value)? as u64;
     "parallel": |it, value| it.engine.running => count(value)?;
     "queue": |it, value| it.engine.queue => number(value, 1..=usize::MAX >> 8)?;
     "itl_target_ms": |it, value| it.engine.itl_target => milliseconds(value)?;
@@ -196,9 +193,8 @@ fn nearest(key: &str) -> Option<&'static str> {
 
 /// Positions of a KV block.
 fn block(value: &Value) -> Result<usize, String> {
-    let what = "one of 16, 32, 64, 128, 256, 512";
-    let block = number(value, 16..=512).map_err(|_| expected(what, value))?;
-    Some(block).filter(|block| block.is_power_of_two()).ok_or_else(|| expected(what, value))
+    let block = value.as_u64().and_then(|number| parse_block(&number.to_string()).ok());
+    block.ok_or_else(|| expected(&format!("one of {}", BLOCKS.join(", ")), value))
 }
 
 fn milliseconds(value: &Value) -> Result<Duration, String> {
@@ -212,9 +208,8 @@ fn placement(value: &Value) -> Result<Arc<Placement>, String> {
 
 fn weights_memory(value: &Value) -> Result<WeightsMemory, String> {
     match value.as_str() {
-        Some("auto") => Ok(WeightsMemory::Auto),
-        Some("all") => Ok(WeightsMemory::All),
-        _ => size(value).map(WeightsMemory::Bytes),
+        Some(text) => text.parse(),
+        None => size(value).map(WeightsMemory::Bytes),
     }
 }
 

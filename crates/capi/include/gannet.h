@@ -236,9 +236,30 @@ typedef struct {
      */
     int32_t priority;
     /**
-     * Must be 0.
+     * 1 to apply the adapters named below, 0 to apply those of requests that name none.
      */
-    int32_t reserved;
+    int32_t has_adapters;
+    /**
+     * A text of UTF-8: the sequence shares cached prefixes with requests and sequences of the same
+     * one; null for the common cache.
+     */
+    const char *cache_salt;
+    /**
+     * Bytes of the text.
+     */
+    size_t cache_salt_length;
+    /**
+     * The numbers of the adapters.
+     */
+    const size_t *adapters;
+    /**
+     * The factor of each.
+     */
+    const float *adapter_scales;
+    /**
+     * Number of the adapters.
+     */
+    size_t adapter_count;
 } gannet_sequence_options;
 
 /**

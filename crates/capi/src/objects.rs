@@ -3,8 +3,7 @@
 use crate::error::CapiError;
 use crate::handles::HandleObject;
 use crate::ready_fd::ReadyFd;
-use calls::{Call, LocalServer, NextChunk};
-use std::fmt::Debug;
+use calls::{Call, LocalServer, NextChunk, ServerUser, ServerUsers};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -16,14 +15,8 @@ const MAX_CLOSING: Duration = Duration::from_secs(60);
 pub(crate) struct EngineObject {
     /// `None` once it is closed.
     server: Mutex<Option<LocalServer>>,
-    /// What holds the engine and ends with it; `None` once it is closed.
-    users: Mutex<Option<Vec<Weak<dyn EngineUser>>>>,
-}
-
-/// Something that holds an engine.
-pub(crate) trait EngineUser: Debug + Send + Sync {
-    /// Ends its use of the engine.
-    fn end(&self);
+    /// What holds the engine and ends with it.
+    users: ServerUsers,
 }
 
 impl HandleObject for EngineObject {
@@ -38,7 +31,7 @@ pub(crate) trait OfEngine: HandleObject {
 
 impl EngineObject {
     pub(crate) fn new(server: LocalServer) -> Self {
-        Self { server: Mutex::new(Some(server)), users: Mutex::new(Some(Vec::new())) }
+        Self { server: Mutex::new(Some(server)), users: ServerUsers::default() }
     }
 
     /// The model with its routes.
@@ -53,14 +46,8 @@ impl EngineObject {
     }
 
     /// Has `user` end with the engine.
-    pub(crate) fn attach(&self, user: Weak<dyn EngineUser>) -> Result<(), CapiError> {
-        let mut users = lock(&self.users);
-        let users = users.as_mut().ok_or(CapiError::Stopped)?;
-        if users.len() == users.capacity() {
-            users.retain(|user| user.strong_count() > 0);
-        }
-        users.push(user);
-        Ok(())
+    pub(crate) fn attach(&self, user: Weak<dyn ServerUser>) -> Result<(), CapiError> {
+        if self.users.add(user) { Ok(()) } else { Err(CapiError::Stopped) }
     }
 
     /// Refuses all that is asked from now on.
@@ -71,8 +58,7 @@ impl EngineObject {
     /// Ends the engine and all that uses it, and waits until its memory is free.
     pub(crate) fn close(&self) -> Result<(), CapiError> {
         let server = lock(&self.server).take().ok_or(CapiError::Stopped)?;
-        let users = lock(&self.users).take();
-        users.iter().flatten().filter_map(Weak::upgrade).for_each(|user| user.end());
+        self.users.end();
         if server.close(MAX_CLOSING) { Ok(()) } else { Err(CapiError::InUse) }
     }
 }

@@ -4,8 +4,9 @@
 
 use crate::error::CapiError;
 use crate::handles::HandleObject;
-use crate::objects::{EngineObject, EngineUser, OfEngine, lock};
-use gannet::{LeadOptions, Led, LedError, Outputs, SamplingParams, TokenSampler, Want};
+use crate::objects::{EngineObject, OfEngine, lock};
+use calls::{SequenceOptions, ServerUser};
+use gannet::{Led, LedError, Outputs, SamplingParams, TokenSampler, Want};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ impl OfEngine for SequenceObject {
     }
 }
 
-impl EngineUser for SequenceObject {
+impl ServerUser for SequenceObject {
     fn end(&self) {
         *lock(&self.state) = None;
     }
@@ -50,9 +51,9 @@ impl SequenceObject {
     /// Begins a sequence, which ends with its engine.
     pub(crate) fn begin(
         engine: Arc<EngineObject>,
-        options: LeadOptions,
+        options: SequenceOptions,
     ) -> Result<Arc<Self>, CapiError> {
-        let led = engine.running()?.engine().service().engine.lead(options);
+        let led = engine.running()?.lead(options)?;
         Self::attached(engine, LedSequence { led, prompt: None })
     }
 

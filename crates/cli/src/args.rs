@@ -2,7 +2,7 @@
 
 use crate::adapter_args::AdapterArgs;
 use crate::device::{BitsArgs, DeviceArgs};
-use crate::size::{block, bytes, count, threads};
+use crate::size::{bytes, count, threads};
 use crate::weights::WeightsArgs;
 use anyhow::{Context, Result, bail};
 use api::SamplingOptions;
@@ -79,7 +79,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     kv_memory: Option<usize>,
     /// Positions per KV block: 16, 32, 64, 128, 256 or 512
-    #[arg(long, value_name = "N", default_value_t = engine::BLOCK, value_parser = block)]
+    #[arg(long, value_name = "N", default_value_t = engine::BLOCK, value_parser = engine::parse_block)]
     kv_block: usize,
     /// Prefill chunk size: maximum prompt tokens per step [default: 512, or 4096 where weights are
     /// read from disk]

@@ -4,8 +4,8 @@
 use crate::builtin;
 use backend::available_memory;
 
-/// Models on the hub with the memory that they take, with a context of 8192 tokens and what the
-/// program itself needs, in GiB; smallest first.
+/// Models on the hub with the free memory from which on they are named, in GiB; smallest first: the
+/// size of the file and of the cache for 8192 tokens, and about a third more.
 const BETTER: [(&str, usize); 5] = [
     ("Qwen/Qwen3-0.6B-GGUF:Q8_0", 3),
     ("Qwen/Qwen3-1.7B-GGUF:Q8_0", 4),

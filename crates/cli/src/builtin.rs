@@ -1,5 +1,6 @@
 //! The built-in model, which is part of the binary and unpacked once into the user's cache.
 
+use crate::folders;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
@@ -14,15 +15,8 @@ pub(crate) fn is_unpacked(path: &Path) -> bool {
 
 /// The folder of the model, unpacked first where it is missing or broken.
 pub(crate) fn folder() -> Result<PathBuf> {
-    let name = tiny::folder_name();
-    let cached = crate::folders::cache().map(|cache| cache.join(&name));
-    if let Some(folder) = cached {
-        match tiny::unpack(&folder) {
-            Ok(()) => return Ok(folder),
-            Err(error) => tracing::info!("cannot use {}: {error}", folder.display()),
-        }
-    }
-    let folder = std::env::temp_dir().join(format!("gannet-{name}"));
-    tiny::unpack(&folder).context("cannot unpack the built-in model")?;
-    Ok(folder)
+    let unpacked = tiny::unpack_below(folders::cache(), |folder, error| {
+        tracing::info!("cannot use {}: {error}", folder.display());
+    });
+    unpacked.context("cannot unpack the built-in model")
 }

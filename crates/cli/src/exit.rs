@@ -1,7 +1,7 @@
 //! Exit codes: 0 success, 1 an operating error, 2 wrong usage (most of it from clap), 130 Ctrl-C,
 //! 143 SIGTERM, 129 SIGHUP.
 
-use crate::interrupt::{self, Interrupted};
+use crate::interrupt;
 use crate::output::failure;
 use crate::terminal;
 use std::io;
@@ -29,7 +29,7 @@ impl WrongUsage {
 /// The exit code for the result of a command. Prints an error as one `error:` line and its causes.
 pub(crate) fn code(result: anyhow::Result<()>) -> u8 {
     let Err(error) = result else { return 0 };
-    if Interrupted::caused(&error) {
+    if interrupt::caused(&error) {
         return interrupt::code();
     }
     match error.downcast_ref() {

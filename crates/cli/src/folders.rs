@@ -1,25 +1,11 @@
-//! The user's folders, by the XDG base directory specification.
+//! Folders of the user and folders that arguments name.
 
 use anyhow::{Context, Result};
+pub(crate) use base::user_folders::{cache, config, state};
 use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-
-/// The folder of files that can be recreated.
-pub(crate) fn cache() -> Option<PathBuf> {
-    folder("XDG_CACHE_HOME", ".cache")
-}
-
-/// The folder of configuration.
-pub(crate) fn config() -> Option<PathBuf> {
-    folder("XDG_CONFIG_HOME", ".config")
-}
-
-/// The folder of state that persists between runs.
-pub(crate) fn state() -> Option<PathBuf> {
-    folder("XDG_STATE_HOME", ".local/state")
-}
 
 /// Whether an argument names no folder: `off`, for which YAML's other words of this kind stand too.
 pub(crate) fn is_off(named: &Path) -> bool {
@@ -35,12 +21,6 @@ pub(crate) fn is_off(named: &Path) -> bool {
 pub(crate) fn create_private(folder: &Path) -> Result<()> {
     let created = DirBuilder::new().recursive(true).mode(0o700).create(folder);
     created.with_context(|| format!("cannot create {}", folder.display()))
-}
-
-fn folder(variable: &str, below_home: &str) -> Option<PathBuf> {
-    let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
-    let base = set(variable).or_else(|| Some(set("HOME")?.join(below_home)))?;
-    Some(base.join("gannet"))
 }
 
 /// The entries of `folder` whose names do not begin with a dot.

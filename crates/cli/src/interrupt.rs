@@ -2,30 +2,13 @@
 //! to finish its work first. A second signal always ends the process.
 
 use crate::terminal;
+use base::Interrupted;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::watch;
 
 /// The signal that the current watch, its only receiver, has received.
 static SIGNAL: LazyLock<watch::Sender<Option<Signal>>> = LazyLock::new(|| watch::Sender::new(None));
-
-/// Work was ended by a signal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("interrupted")]
-pub(crate) struct Interrupted;
-
-impl Interrupted {
-    /// Whether a signal is what an error comes from, here or in work of other crates.
-    pub fn caused(error: &anyhow::Error) -> bool {
-        error.chain().any(|cause| {
-            #[cfg(feature = "tools")]
-            if cause.is::<convert::Interrupted>() {
-                return true;
-            }
-            cause.is::<Self>()
-        })
-    }
-}
 
 /// A signal that asks the process to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +43,11 @@ pub(crate) fn check_end() -> Result<(), Interrupted> {
         Some(Signal::Terminate | Signal::Hangup) => Err(Interrupted),
         Some(Signal::Interrupt) | None => Ok(()),
     }
+}
+
+/// Whether a signal is what an error comes from.
+pub(crate) fn caused(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| cause.is::<Interrupted>())
 }
 
 /// Leaves SIGHUP to the server, which reads its files anew.

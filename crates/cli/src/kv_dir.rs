@@ -9,9 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// The name of the folder in the user's cache folder.
 pub(crate) const AUTO: &str = "auto";
-/// Default of the most bytes of the folder, and the part of the space for it, free or taken by it,
-/// that it has at most.
-const MAX_BYTES: u64 = 16 << 30;
+/// The part of the space for the folder, free or taken by it, that it has at most by default.
 const PART_OF_FREE: u64 = 10;
 
 /// The arguments for the prefix cache on disk.
@@ -99,7 +97,7 @@ pub(crate) fn default_size(folder: &Path, added: u64) -> u64 {
     let free = known.map_or(u64::MAX, |space| space.f_bavail.saturating_mul(space.f_frsize));
     let held = held_bytes(folder);
     let part = free.saturating_add(held) / PART_OF_FREE;
-    part.min(MAX_BYTES).max(held.saturating_add(added))
+    part.min(KvDir::MAX_BYTES).max(held.saturating_add(added))
 }
 
 /// Bytes of the extents that a folder holds, which need not exist yet.
@@ -134,7 +132,7 @@ mod tests {
         }
         let named = parsed(&["--kv-dir", "/tmp/kv"]).unwrap().unwrap();
         assert_eq!(named.folder, Path::new("/tmp/kv"));
-        assert!((1..=MAX_BYTES).contains(&named.max_bytes));
+        assert!((1..=KvDir::MAX_BYTES).contains(&named.max_bytes));
         assert_eq!((named.write_rate, named.min_tokens), (256 << 20, MIN_TOKENS));
         let sized = parsed(&["--kv-dir", "x", "--kv-dir-size", "3GiB"]).unwrap().unwrap();
         assert_eq!(sized.max_bytes, 3 << 30);
@@ -147,12 +145,12 @@ mod tests {
         let named = |folder: &Path| {
             parsed(&["--kv-dir", folder.to_str().unwrap()]).unwrap().unwrap().max_bytes
         };
-        assert!(named(folder.path()) <= MAX_BYTES);
+        assert!(named(folder.path()) <= KvDir::MAX_BYTES);
         let name = base::Name::root(b"model");
         let extent = store::ExtentName { last: name, kind: 0, first_layer: 0, layers: 1 };
         let path = folder.path().join(name.to_string()).join(extent.path());
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        let held = MAX_BYTES + 12345;
+        let held = KvDir::MAX_BYTES + 12345;
         File::create(&path).unwrap().set_len(held).unwrap();
         assert_eq!(named(folder.path()), held);
         assert_eq!(default_size(folder.path(), 10), held + 10);

@@ -4,7 +4,9 @@ use crate::interrupt::Watch;
 #[cfg(feature = "tools")]
 use crate::output;
 #[cfg(feature = "tools")]
-use convert::{Interrupted, WorkProgress};
+use base::Interrupted;
+#[cfg(feature = "tools")]
+use convert::WorkProgress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// A bar over `total` bytes.
@@ -75,7 +77,7 @@ impl WorkProgress for Task {
     }
 
     fn check(&self) -> Result<(), Interrupted> {
-        self.watch.as_ref().map_or(Ok(()), |watch| watch.check().map_err(|_| Interrupted))
+        self.watch.as_ref().map_or(Ok(()), Watch::check)
     }
 }
 

@@ -15,15 +15,6 @@ pub(crate) fn threads(text: &str) -> Result<usize> {
     threads.with_context(|| format!("expected a number from 0 to {MAX_THREADS}, found {text:?}"))
 }
 
-/// The numbers of positions that a KV block can have.
-pub(crate) const BLOCKS: [&str; 6] = ["16", "32", "64", "128", "256", "512"];
-
-/// Parses a number of positions of a KV block.
-pub(crate) fn block(text: &str) -> Result<usize> {
-    let known = BLOCKS.contains(&text).then(|| text.parse().ok()).flatten();
-    known.with_context(|| format!("expected one of {}, found {text:?}", BLOCKS.join(", ")))
-}
-
 /// Parses a size such as 4GiB, 512M or 1000000.
 pub(crate) fn bytes(text: &str) -> Result<usize> {
     base::parse_size(text).map_err(anyhow::Error::msg)

@@ -5,6 +5,7 @@ use crate::kv_dir;
 use crate::size::{bytes, count};
 use engine::{LoadOptions, PackChoice, ProfileUse, WEIGHTS_READ_THREADS, WeightsMemory};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 /// The arguments for the memory of weights, for packed ones, and for what is known of experts.
 #[derive(Clone, Debug, clap::Args)]
@@ -34,7 +35,7 @@ pub(crate) struct MemoryArgs {
     /// Memory for weights, such as 8GiB; auto for all weights if they fit beside the KV cache, else
     /// most of what is available; or all. Weights beyond it are read from disk when they are
     /// needed, experts when tokens choose them
-    #[arg(long, value_name = "SIZE|auto|all", default_value = "auto", value_parser = memory)]
+    #[arg(long, value_name = "SIZE|auto|all", default_value = "auto", value_parser = WeightsMemory::from_str)]
     weights_memory: WeightsMemory,
     /// Memory for rows of tables that stay in the file, such as those of n-grams, which are kept by
     /// use
@@ -55,14 +56,6 @@ fn preload(text: &str) -> Result<bool, String> {
         "auto" => Ok(true),
         "off" | "false" => Ok(false),
         other => Err(format!("expected auto or off, found {other:?}")),
-    }
-}
-
-fn memory(text: &str) -> Result<WeightsMemory, anyhow::Error> {
-    match text {
-        "auto" => Ok(WeightsMemory::Auto),
-        "all" => Ok(WeightsMemory::All),
-        size => bytes(size).map(WeightsMemory::Bytes),
     }
 }
 

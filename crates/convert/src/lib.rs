@@ -15,7 +15,7 @@ mod tensor_list;
 mod types;
 
 pub use pack::{PackOptions, PackSummary, pack};
-pub use progress::{Interrupted, WorkProgress};
+pub use progress::WorkProgress;
 pub use quantize::{Comparison, Mixture, Override, QuantizeOptions, Quantized, quantize};
 pub use splice::{LayerRange, Splice, SpliceSelection};
 pub use synth::MatrixTypes;

@@ -168,7 +168,7 @@ impl PackSummary {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Interrupted;
+    use base::Interrupted;
     use formats::PackFile;
     use std::cell::Cell;
 

@@ -1,5 +1,7 @@
 //! Progress and cancellation of long work.
 
+use base::Interrupted;
+
 /// Receives the progress of long work. `()` ignores it.
 pub trait WorkProgress {
     /// Begins work of `total` units: bytes of weights or tokens of text.
@@ -25,8 +27,3 @@ pub trait WorkProgress {
 }
 
 impl WorkProgress for () {}
-
-/// The work was ended from outside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("interrupted")]
-pub struct Interrupted;

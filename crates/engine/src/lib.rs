@@ -26,8 +26,8 @@ pub use load::error::Error;
 pub use load::identity::identity;
 pub use load::open::{MAX_THREADS, kv_types};
 pub use load::options::{
-    BLOCK, CHUNK, LoadOptions, PackChoice, STATE_EVERY, STREAMED_CHUNK, WEIGHTS_READ_THREADS,
-    WeightsMemory,
+    BLOCK, BLOCKS, CHUNK, LoadOptions, PackChoice, STATE_EVERY, STREAMED_CHUNK,
+    WEIGHTS_READ_THREADS, WeightsMemory, parse_block,
 };
 pub use load::pack::PACK_EXTENSION;
 pub use load::packed_parts::PackedPart;

@@ -185,6 +185,12 @@ impl Builder {
         pre_fallback(name: impl Into<String>): |it| it.gguf.pre_fallback = Some(name.into());
     }
 
+    /// Returns all options of loading and of the engine, for callers that change any of them.
+    #[doc(hidden)]
+    pub fn options(&self) -> (&LoadOptions, &EngineOptions) {
+        (&self.load, &self.engine)
+    }
+
     /// Loads the model at `path`, a folder with safetensors or a GGUF file, and starts its engine.
     ///
     /// # Errors

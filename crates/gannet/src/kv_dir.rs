@@ -30,6 +30,9 @@ pub struct KvDir {
 }
 
 impl KvDir {
+    /// Default of the most bytes of a folder.
+    pub const MAX_BYTES: u64 = 16 << 30;
+
     /// A folder of at most `max_bytes` bytes, with the defaults of everything else.
     pub fn new(folder: impl Into<PathBuf>, max_bytes: u64) -> Self {
         Self {

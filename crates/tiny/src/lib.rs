@@ -4,9 +4,9 @@
 //! folder that the model is unpacked in holds exactly what the program holds.
 
 use std::hash::{DefaultHasher, Hasher};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::{fs, io, process};
+use std::{env, fs, io, process};
 
 macro_rules! files {
     ($($name:literal),* $(,)?) => {
@@ -38,12 +38,34 @@ pub fn folder_name() -> String {
     format!("{FOLDER}{:016x}", hasher.finish())
 }
 
+/// Unpacks the model below `cache`, if that is given and can be written, or else below the folder
+/// of temporary files. Returns the folder of the model; `refused` gets why one below `cache` is not
+/// used.
+///
+/// # Errors
+/// If neither can be written; it names the file or the folder.
+pub fn unpack_below(
+    cache: Option<PathBuf>,
+    refused: impl FnOnce(&Path, io::Error),
+) -> io::Result<PathBuf> {
+    let name = folder_name();
+    if let Some(folder) = cache.map(|cache| cache.join(&name)) {
+        match unpack(&folder) {
+            Ok(()) => return Ok(folder),
+            Err(error) => refused(&folder, error),
+        }
+    }
+    let folder = env::temp_dir().join(format!("gannet-{name}"));
+    unpack(&folder)?;
+    Ok(folder)
+}
+
 /// Unpacks the model into `folder`, which is created where there is none. Files that are there and
 /// whole are left as they are.
 ///
 /// # Errors
 /// If the system gives one; it names the file or the folder.
-pub fn unpack(folder: &Path) -> io::Result<()> {
+fn unpack(folder: &Path) -> io::Result<()> {
     let named = |verb: &str, path: &Path, error: io::Error| {
         io::Error::new(error.kind(), format!("cannot {verb} {}: {error}", path.display()))
     };

@@ -1,14 +1,16 @@
 //! Sequences that the caller leads: tokens in, logits out.
 
 use super::engine::GannetEngine;
-use super::pointers::{Buffer, SizedStruct, array, check, give, give_struct, options};
+use super::pointers::{Buffer, SizedStruct, array, check, give, give_struct, options, text};
 use crate::entry::EntryContext;
 use crate::error::CapiError;
 use crate::handles;
 use crate::objects::OfEngine;
 use crate::sequences::{BatchItem, SamplerObject, SequenceObject, push_batch};
 use crate::status::GannetStatus;
-use gannet::{LeadOptions, SamplingParams, Want};
+use ::calls::SequenceOptions;
+use gannet::{SamplingParams, Want};
+use std::ffi::c_char;
 use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,18 +39,77 @@ pub struct GannetSequenceOptions {
     pub idle_ms: u64,
     /// Sequences of a higher priority are computed first.
     pub priority: i32,
-    /// Must be 0.
-    pub reserved: i32,
+    /// 1 to apply the adapters named below, 0 to apply those of requests that name none.
+    pub has_adapters: i32,
+    /// A text of UTF-8: the sequence shares cached prefixes with requests and sequences of the same
+    /// one; null for the common cache.
+    pub cache_salt: *const c_char,
+    /// Bytes of the text.
+    pub cache_salt_length: usize,
+    /// The numbers of the adapters.
+    pub adapters: *const usize,
+    /// The factor of each.
+    pub adapter_scales: *const f32,
+    /// Number of the adapters.
+    pub adapter_count: usize,
 }
 
-// SAFETY: `repr(C)`, numbers of 8, 8, 8, 4 and 4 bytes without padding.
+// SAFETY: `repr(C)`, numbers of 8, 8, 8, 4 and 4 bytes and five of 8 without padding; any bytes are
+// a pointer, which is read only where the caller set it.
 unsafe impl SizedStruct for GannetSequenceOptions {
     const MIN_SIZE: usize = size_of::<usize>();
 }
 
 impl Default for GannetSequenceOptions {
     fn default() -> Self {
-        Self { size: size_of::<Self>(), max_tokens: 0, idle_ms: 0, priority: 0, reserved: 0 }
+        Self {
+            size: size_of::<Self>(),
+            max_tokens: 0,
+            idle_ms: 0,
+            priority: 0,
+            has_adapters: 0,
+            cache_salt: ptr::null(),
+            cache_salt_length: 0,
+            adapters: ptr::null(),
+            adapter_scales: ptr::null(),
+            adapter_count: 0,
+        }
+    }
+}
+
+impl GannetSequenceOptions {
+    /// The options as the library has them.
+    ///
+    /// # Safety
+    /// The pointers that are not null point to as many values as their fields say.
+    unsafe fn read(&self) -> Result<SequenceOptions, CapiError> {
+        let mut read = SequenceOptions { priority: self.priority, ..Default::default() };
+        read.max_tokens = Some(self.max_tokens).filter(|most| *most > 0);
+        if self.idle_ms > 0 {
+            read.idle = Duration::from_millis(self.idle_ms);
+        }
+        if !self.cache_salt.is_null() {
+            // SAFETY: as promised by the caller.
+            let salt = unsafe { text("cache_salt", self.cache_salt, self.cache_salt_length) }?;
+            read.cache_salt = Some(salt.to_owned());
+        }
+        match self.has_adapters {
+            0 => {}
+            1 => {
+                let count = self.adapter_count;
+                // SAFETY: as promised by the caller.
+                let (numbers, scales) = unsafe {
+                    let scales = array("adapter_scales", self.adapter_scales, count)?;
+                    (array("adapters", self.adapters, count)?, scales)
+                };
+                read.adapters = Some(numbers.iter().copied().zip(scales.iter().copied()).collect());
+            }
+            other => {
+                let problem = format!("has_adapters: expected 0 or 1, found {other}");
+                return Err(CapiError::invalid("options", problem));
+            }
+        }
+        Ok(read)
     }
 }
 
@@ -106,17 +167,9 @@ pub unsafe extern "C" fn gannet_sequence_new(
 ) -> GannetStatus {
     entry!(|entry| {
         check("sequence", sequence)?;
-        // SAFETY: the caller passes a struct with its size.
-        let given = unsafe { options("options", sequence_options) }?;
-        if given.reserved != 0 {
-            return Err(CapiError::invalid("options", "expected 0 as the reserved field"));
-        }
-        let mut lead = LeadOptions { priority: given.priority, ..LeadOptions::default() };
-        lead.max_tokens = Some(given.max_tokens).filter(|most| *most > 0);
-        if given.idle_ms > 0 {
-            lead.idle = Duration::from_millis(given.idle_ms);
-        }
-        let begun = SequenceObject::begin(entry.engine(engine.addr())?, lead)?;
+        // SAFETY: the caller passes a struct with its size, and what its fields point to.
+        let given = unsafe { options("options", sequence_options)?.read() }?;
+        let begun = SequenceObject::begin(entry.engine(engine.addr())?, given)?;
         // SAFETY: the caller passes memory for a pointer.
         unsafe { give_handle("sequence", sequence, begun) }
     })

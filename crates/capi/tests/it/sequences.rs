@@ -2,7 +2,7 @@
 
 use super::{OPTIONS, Opened, body, call, last_error, ok, open};
 use capi::ffi::arrays::gannet_tokenize;
-use capi::ffi::engine::{GannetEngine, gannet_close};
+use capi::ffi::engine::{GannetEngine, GannetModelInfo, gannet_close, gannet_describe};
 use capi::ffi::sequences::*;
 use capi::status::GannetStatus;
 use gannet::{Engine, Want};
@@ -266,4 +266,76 @@ fn options_out_of_range_are_named() {
     );
     assert_eq!(last_error(), "tokens: a sequence of 3 tokens exceeds its limit of 2");
     ok(gannet_sequence_free(sequence));
+}
+
+/// The eight most likely tokens one after another.
+fn greedy(
+    engine: *mut GannetEngine,
+    options: &GannetSequenceOptions,
+    prompt: &[u32],
+    vocab: usize,
+) -> Vec<u32> {
+    let mut sequence = ptr::null_mut();
+    // SAFETY: a struct with its size and what its fields point to, and memory for a handle.
+    ok(unsafe { gannet_sequence_new(engine, options, &mut sequence) });
+    let (mut chosen, mut next) = (Vec::new(), prompt.to_vec());
+    for _ in 0..8 {
+        let row = push(sequence, &next, GANNET_WANT_LAST, vocab).unwrap();
+        let most = (0..vocab).rev().max_by(|a, b| row[*a].total_cmp(&row[*b])).unwrap();
+        chosen.push(most as u32);
+        next = vec![most as u32];
+    }
+    ok(gannet_sequence_free(sequence));
+    chosen
+}
+
+#[test]
+fn a_sequence_has_the_adapters_that_a_request_has() {
+    let Some(adapter) = fixtures::find("lora/llama3_r4") else { return };
+    let base = fixtures::find("models/llama3").unwrap();
+    let options = serde_json::json!({"model": base, "lora": [adapter], "threads": 1});
+    let opened = Opened(open(&options.to_string()).unwrap());
+    let mut info = GannetModelInfo { size: size_of::<GannetModelInfo>(), ..Default::default() };
+    // SAFETY: a struct with its size.
+    ok(unsafe { gannet_describe(opened.0, &mut info) });
+    let prompt = tokens(opened.0, "plementation for built-in type");
+    let requested = |members: &str| {
+        let greedy = r#""temperature": 0, "repeat_penalty": 1, "ignore_eos": true"#;
+        let members = format!(r#"{greedy}, "n_predict": 8{members}"#);
+        let request = format!(r#"{{"prompt": {prompt:?}, "return_tokens": true, {members}}}"#);
+        let answer: serde_json::Value =
+            serde_json::from_str(&body(call(opened.0, "/completion", &request))).unwrap();
+        serde_json::from_value::<Vec<u32>>(answer["tokens"].clone()).unwrap()
+    };
+    let led = |options: &GannetSequenceOptions| greedy(opened.0, options, &prompt, info.vocab_size);
+    let mut options = GannetSequenceOptions::default();
+    assert_eq!(led(&options), requested(""));
+    options.has_adapters = 1;
+    let bare = led(&options);
+    assert_eq!(bare, requested(r#", "lora": []"#));
+    let (number, scale, salt) = (0, 2.0, "mine");
+    options = GannetSequenceOptions { adapters: &number, adapter_scales: &scale, ..options };
+    options =
+        GannetSequenceOptions { adapter_count: 1, cache_salt: salt.as_ptr().cast(), ..options };
+    options.cache_salt_length = salt.len();
+    let adapted = led(&options);
+    assert_eq!(adapted, requested(r#", "lora": [{"id": 0, "scale": 2.0}]"#));
+    assert_ne!(adapted, bare);
+
+    let refused = |options: &GannetSequenceOptions| {
+        let mut sequence = ptr::null_mut();
+        // SAFETY: a struct with its size and what its fields point to, and memory for a handle.
+        let status = unsafe { gannet_sequence_new(opened.0, options, &mut sequence) };
+        assert_eq!(status, GannetStatus::GANNET_INVALID);
+        last_error()
+    };
+    let other = 7;
+    let unknown = GannetSequenceOptions { adapters: &other, ..options };
+    assert_eq!(refused(&unknown), "adapters: no such adapter: 7");
+    let scales = GannetSequenceOptions { adapter_scales: ptr::null(), ..options };
+    assert_eq!(refused(&scales), "adapter_scales: expected a pointer, found null");
+    let salt = GannetSequenceOptions { cache_salt: b"\xff".as_ptr().cast(), ..options };
+    assert!(refused(&salt).starts_with("cache_salt: expected UTF-8"), "{}", last_error());
+    let flag = GannetSequenceOptions { has_adapters: 2, ..options };
+    assert_eq!(refused(&flag), "options: has_adapters: expected 0 or 1, found 2");
 }

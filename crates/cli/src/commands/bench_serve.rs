@@ -1,10 +1,11 @@
 //! `gannet bench-serve`: load on a server that speaks OpenAI's protocol, and its measures.
 
-use crate::interrupt::{Interrupted, Watch};
+use crate::interrupt::Watch;
 use crate::new_file::NewFile;
 use crate::runtime::runtime;
 use crate::{output, progress};
 use anyhow::{Context, Result, bail};
+use base::Interrupted;
 use loadtest::{GoodputLimits, LoadSpec, LoadTest, RunEnd, ServerOptions};
 use std::io::Write;
 use std::path::PathBuf;

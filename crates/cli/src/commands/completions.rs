@@ -1,7 +1,6 @@
 //! `gannet completions`: shell completion scripts.
 
 use crate::output;
-use crate::size::BLOCKS;
 use anyhow::Result;
 use api::CacheIsolation;
 use backend::{Bits, Mode};
@@ -59,7 +58,7 @@ fn values(arg: &Arg) -> Vec<&'static str> {
         "pooling" => Pooling::names().to_vec(),
         "cache-isolation" => CacheIsolation::ALL.map(|(name, _)| name).to_vec(),
         "weights-preload" => vec!["auto", "off"],
-        "kv-block" => BLOCKS.to_vec(),
+        "kv-block" => engine::BLOCKS.to_vec(),
         "mode" => [Mode::Exact, Mode::Fast].map(Mode::name).to_vec(),
         "bits" => Bits::ALL.map(Bits::name).to_vec(),
         "device" => {

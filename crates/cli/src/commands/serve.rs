@@ -11,13 +11,14 @@ mod state_dir;
 
 use crate::args::{EngineArgs, PoolingArgs, SamplingArgs};
 use crate::effective::EffectiveSettings;
-use crate::interrupt::{self, Interrupted, Signal, Watch};
+use crate::interrupt::{self, Signal, Watch};
 use crate::load::{LoadedModel, SourceArgs};
 use crate::new_file::NewFile;
 use crate::output::{self, note};
 use crate::receipt_args::ReceiptArgs;
 use adapter_folder::AdapterFolderArgs;
 use anyhow::{Context, Result, bail};
+use base::Interrupted;
 use limits::{ClientArgs, ConnectionArgs};
 use listen::ListenArgs;
 use models::{ModelsArgs, SharedSettings};

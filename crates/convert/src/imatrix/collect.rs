@@ -1,9 +1,10 @@
 //! Computes the windows and adds up their sums.
 
 use super::windows::{ROWS, Windows};
-use crate::progress::{Interrupted, WorkProgress};
+use crate::progress::WorkProgress;
 use anyhow::{Result, bail};
 use backend::InputSums;
+use base::Interrupted;
 use engine::{Runner, SingleSequence};
 use formats::imatrix::{Imatrix, ImatrixEntry};
 use std::path::Path;

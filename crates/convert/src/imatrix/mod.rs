@@ -53,7 +53,7 @@ pub struct Collected {
 /// # Errors
 ///
 /// A text that is too short or too long, and a file of other work. After
-/// [`Interrupted`](super::Interrupted) the file holds the windows that are complete.
+/// [`Interrupted`](base::Interrupted) the file holds the windows that are complete.
 pub fn collect(
     checkpoint: &Checkpoint,
     text: TextIds<'_>,

@@ -293,8 +293,8 @@ mod tests {
     struct Interrupting;
 
     impl WorkProgress for Interrupting {
-        fn check(&self) -> Result<(), crate::Interrupted> {
-            Err(crate::Interrupted)
+        fn check(&self) -> Result<(), base::Interrupted> {
+            Err(base::Interrupted)
         }
     }
 

@@ -9,6 +9,7 @@ use formats::Pooling;
 use models::Ranks;
 use models::placement::Placement;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 
 /// How a model is loaded.
@@ -123,6 +124,18 @@ impl Default for LoadOptions {
 pub const STATE_EVERY: usize = 2048;
 /// Default number of positions of a KV block.
 pub const BLOCK: usize = 32;
+/// The numbers of positions that a KV block can have, as options write them.
+pub const BLOCKS: [&str; 6] = ["16", "32", "64", "128", "256", "512"];
+
+/// Reads a number of positions of a KV block.
+///
+/// # Errors
+/// A text that is none, as a message that says what was expected and what was found.
+pub fn parse_block(text: &str) -> Result<usize, String> {
+    let known = BLOCKS.contains(&text).then(|| text.parse().ok()).flatten();
+    known.ok_or_else(|| format!("expected one of {}, found {text:?}", BLOCKS.join(", ")))
+}
+
 /// Default prefill chunk size.
 pub const CHUNK: usize = 512;
 /// Default prefill chunk size of models whose weights are streamed: a step reads most of them,
@@ -146,6 +159,19 @@ pub enum WeightsMemory {
     All,
     /// This many bytes, with the memory that experts are read into.
     Bytes(usize),
+}
+
+impl FromStr for WeightsMemory {
+    type Err = String;
+
+    /// Reads `auto`, `all` or a size such as 4GiB.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "all" => Ok(Self::All),
+            size => base::parse_size(size).map(Self::Bytes),
+        }
+    }
 }
 
 /// Which file of packed weights a model is loaded with.

@@ -19,7 +19,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::mpsc::{self, Receiver, WeakSender};
+use tokio::sync::mpsc::{self, Receiver, Sender, WeakSender};
 
 /// Time without a push after which a led sequence ends, unless its options say otherwise.
 const IDLE: Duration = Duration::from_secs(600);
@@ -233,9 +233,7 @@ impl Led {
 
     fn check(&self, tokens: &[u32]) -> Result<(), LedError> {
         let vocab = self.handle.info.vocab_size;
-        if self.pending.is_some() {
-            return Err(LedError::Invalid("the push before is not complete".into()));
-        }
+        self.check_complete()?;
         if tokens.is_empty() {
             return Err(LedError::Invalid("a push needs at least one token".into()));
         }
@@ -247,6 +245,13 @@ impl Led {
         if tokens > most { Err(LedError::TooLong { tokens, most }) } else { Ok(()) }
     }
 
+    fn check_complete(&self) -> Result<(), LedError> {
+        match self.pending {
+            None => Ok(()),
+            Some(_) => Err(LedError::Invalid("the push before is not complete".into())),
+        }
+    }
+
     /// Has the engine begin a sequence of all tokens, of which the first `known` need no outputs.
     fn begin(&mut self, known: usize, want: Want) -> Result<(), LedError> {
         let LeadOptions { space, priority, tenant, user, idle, .. } = self.options;
@@ -254,7 +259,7 @@ impl Led {
         let prompt = self.tokens.clone();
         let request =
             Request { prompt, space, adapters, priority, tenant, user, ..Request::default() };
-        let id = LedId::new();
+        let id = LedId::unused();
         let (output, capacity) = (want.output(), self.most);
         let beginning = LedBeginning { id, output, known, capacity, idle };
         let (sender, events) = mpsc::channel(EVENT_CAPACITY);
@@ -265,11 +270,10 @@ impl Led {
     fn send(
         &self,
         request: Request,
-        events: mpsc::Sender<Event>,
+        events: Sender<Event>,
         message: LedMessage,
     ) -> Result<(), LedError> {
-        let (submitted, led) = (Instant::now(), Some(message));
-        let submission = Submission { request, events, submitted, queue_slot: None, led };
+        let submission = submission(request, events, message);
         let stopped = |_| LedError::Stopped;
         match self.handle.submissions.try_send(submission) {
             Ok(()) => Ok(()),
@@ -349,9 +353,7 @@ impl Led {
     /// [`LedError::Invalid`] if it has fewer tokens, or a push is not complete;
     /// [`LedError::Stopped`].
     pub fn truncate(&mut self, len: usize) -> Result<(), LedError> {
-        if self.pending.is_some() {
-            return Err(LedError::Invalid("the push before is not complete".into()));
-        }
+        self.check_complete()?;
         if len > self.tokens.len() {
             let message = format!("a sequence of {} tokens has no first {len}", self.tokens.len());
             return Err(LedError::Invalid(message));
@@ -385,12 +387,16 @@ impl Drop for Led {
     fn drop(&mut self) {
         let Some(running) = &self.running else { return };
         let Some(events) = running.sender.upgrade() else { return };
-        let led = Some(LedMessage::Continue(running.id, LedTurn::End));
-        let (request, submitted) = (Request::default(), Instant::now());
-        let end = Submission { request, events, submitted, queue_slot: None, led };
+        let end = LedMessage::Continue(running.id, LedTurn::End);
+        let end = submission(Request::default(), events, end);
         // An engine that has more to take looks for callers that are gone anyway.
         let _ = self.handle.submissions.try_send(end);
     }
+}
+
+fn submission(request: Request, events: Sender<Event>, message: LedMessage) -> Submission {
+    let (submitted, led) = (Instant::now(), Some(message));
+    Submission { request, events, submitted, queue_slot: None, led }
 }
 
 /// Wakes a thread that is parked.

@@ -10,15 +10,9 @@ pub struct LedId(u64);
 
 impl LedId {
     /// An id that no other led sequence has.
-    pub fn new() -> Self {
+    pub(crate) fn unused() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
-    }
-}
-
-impl Default for LedId {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

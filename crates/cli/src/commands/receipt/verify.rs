@@ -5,7 +5,7 @@ mod ids;
 mod verdict;
 
 use crate::exit::SilentExit;
-use crate::interrupt::Interrupted;
+use crate::interrupt;
 use crate::recorded_model::RecordedModelArgs;
 use crate::weights_digest::weights_digest;
 use crate::{load, output};
@@ -60,7 +60,7 @@ const MAX_BYTES: u64 = 1 << 30;
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut verdict = Verdict::default();
     match check(args, &mut verdict) {
-        Err(error) if Interrupted::caused(&error) => return Err(error),
+        Err(error) if interrupt::caused(&error) => return Err(error),
         Err(error) => verdict.reason = Some(format!("{error:#}")),
         Ok(()) => {}
     }
