@@ -1,5 +1,7 @@
 """Programs for llama-cpp-python."""
 
+import ctypes
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,8 @@ from gannet.llama_cpp import (
     LlamaGrammar,
     LogitsProcessorList,
     StoppingCriteriaList,
+    llama_model_get_vocab,
+    llama_token_to_piece,
 )
 
 
@@ -33,7 +37,9 @@ def test_the_programs_of_the_readme(llm):
     assert "Paris" in answer["choices"][0]["message"]["content"]
     vectors = llm.create_embedding(["a", "b"])["data"]
     assert len(vectors) == 2 and len(vectors[0]["embedding"]) == llm.n_embd()
-    assert len(llm.embed("a")) == llm.n_embd()
+    # As they are: of no set length.
+    assert llm.embed("a") == pytest.approx(vectors[0]["embedding"])
+    assert np.linalg.norm(llm.embed("a")) > 1.1
 
 
 def test_answers_are_streamed(llm):
@@ -67,6 +73,18 @@ def test_tokens(llm):
     end = llm.tokenize(b"<|im_end|>", special=True)
     assert end == [llm.token_eos()] and llm.detokenize(end) == b""
     assert llm.detokenize(end, special=True) == b"<|im_end|>"
+    tokenizer = llm.tokenizer()
+    assert tokenizer.decode(tokenizer.encode("Hello world")) == "Hello world"
+
+
+def test_the_bytes_of_a_token_are_written(llm):
+    vocab, buffer = llama_model_get_vocab(llm.model), ctypes.create_string_buffer(8)
+    (token,) = llm.tokenize(b" Paris", add_bos=False)
+    assert llama_token_to_piece(vocab, token, buffer, 8, 0, True) == 6
+    assert buffer.value == b" Paris"
+    assert llama_token_to_piece(vocab, token, buffer, 5, 1, True) == 5
+    assert llama_token_to_piece(vocab, token, buffer, 5, 0, True) == -6
+    assert llama_token_to_piece(vocab, llm.token_eos(), buffer, 8, 0, False) == 0
 
 
 def test_tokens_are_evaluated_and_sampled(llm):
@@ -100,14 +118,19 @@ def test_processors_and_criteria(llm):
     banned = llm.tokenize(b" Paris", add_bos=False)
 
     def without(ids, logits):
-        logits = np.array(logits)
-        logits[banned] = -np.inf
+        # Both are its own.
+        assert ids.dtype == np.intc and logits.dtype == np.float32
+        ids[:], logits[banned] = 0, -np.inf
         return logits
 
     asked = {"max_tokens": 4, "temperature": 0}
     processors = LogitsProcessorList([without])
     answer = llm("The capital of France is", logits_processor=processors, **asked)
     assert "Paris" not in answer["choices"][0]["text"] and answer["choices"][0]["text"]
+    llm.reset()
+    llm.eval(llm.tokenize(b"The capital of France is"))
+    assert llm.sample(temp=0, logits_processor=processors) not in banned
+    assert llm.sample(temp=0) in banned
     ends = StoppingCriteriaList([lambda ids, logits: len(ids) >= 7])
     answer = llm("Once upon a time", max_tokens=50, stopping_criteria=ends, temperature=0)
     assert answer["usage"]["total_tokens"] == 7
