@@ -130,7 +130,7 @@ impl Choices {
                 Some(Ok((index, event)))
             }
             Some(Err(error)) => Some(Err(self.fail(error))),
-            None if self.log.running > 0 && !self.log.failed => Some(Err(self.fail(unread()))),
+            None if self.log.running > 0 && !self.log.failed => Some(Err(self.fail(broken_off()))),
             None => None,
         }
     }
@@ -226,9 +226,10 @@ fn kept(context: &ModelContext, prompts: &[Prepared]) -> Arc<RequestReports> {
     reports
 }
 
-/// The error of a client that let its answer wait for too long.
-fn unread() -> HttpError {
-    HttpError::server(StatusCode::INTERNAL_SERVER_ERROR, "the answer was left unread for too long")
+/// The error of an answer whose events end before their last one.
+fn broken_off() -> HttpError {
+    let message = "the answer broke off: it was left unread for too long, or the server is closed";
+    HttpError::server(StatusCode::INTERNAL_SERVER_ERROR, message)
 }
 
 /// Carries the events of one answer to `out` until it ends, the reader leaves or stalls, or the

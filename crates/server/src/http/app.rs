@@ -8,7 +8,7 @@ use crate::http::options::ServerOptions;
 use crate::http::shutdown::Life;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 
 /// State of the server that all routes share.
 #[derive(Clone, Debug)]
@@ -74,18 +74,28 @@ impl App {
         bytes: usize,
         work: impl FnOnce() -> Result<T, HttpError> + Send + 'static,
     ) -> Result<T, HttpError> {
+        let (sender, mut result) = oneshot::channel();
+        let work = move || {
+            let _ = sender.send(work());
+        };
+        self.block(bytes, Box::new(work)).await?;
+        // A panic has dropped the sender.
+        result.try_recv().map_err(|_| HttpError::internal())?
+    }
+
+    /// The same for work of any result, so that its code exists once.
+    async fn block(&self, bytes: usize, work: Box<dyn FnOnce() + Send>) -> Result<(), HttpError> {
         let Preparing { small, large } = &self.preparing;
         let permits = Arc::clone(if bytes > LARGE { large } else { small });
         let permit = permits.acquire_owned().await.map_err(|_| HttpError::shutting_down())?;
         let done = tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            let result = work();
+            work();
             if bytes > HUGE {
                 base::give_back_free_memory();
             }
-            result
         });
-        done.await.map_err(|_| HttpError::internal())?
+        done.await.map_err(|_| HttpError::internal())
     }
 }
 

@@ -4,7 +4,7 @@
 
 mod strict;
 
-use self::strict::Strict;
+use self::strict::{Strict, StrictError, joined};
 use crate::http::error::HttpError;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error};
@@ -54,21 +54,18 @@ pub(crate) fn read<T: FromBody>(body: &Value) -> Result<T, HttpError> {
 
 /// The value at the path `at` of the body, as a `T`.
 pub(crate) fn part<T: DeserializeOwned>(value: &Value, at: &str) -> Result<T, HttpError> {
-    serde_path_to_error::deserialize(Strict(value)).map_err(|error| {
-        let path = match (at, error.path().to_string().as_str()) {
-            (at, ".") => at.to_owned(),
-            ("", path) => path.to_owned(),
-            (at, path) if path.starts_with('[') => format!("{at}{path}"),
-            (at, path) => format!("{at}.{path}"),
-        };
-        let message = in_json_words(error.into_inner().to_string());
-        if let Some(name) = absent(&message) {
-            let joined = format!("{path}.{name}");
-            return missing(if path.is_empty() { name } else { &joined });
-        }
-        let message = if path.is_empty() { message } else { format!("{path}: {message}") };
-        HttpError::invalid(path, message)
-    })
+    T::deserialize(Strict(value)).map_err(|error| refused(error, at))
+}
+
+/// The error of a value at the path `at`.
+fn refused(error: StrictError, at: &str) -> HttpError {
+    let path = joined(at, &error.path);
+    let message = in_json_words(error.message);
+    if let Some(name) = absent(&message) {
+        return missing(&joined(&path, name));
+    }
+    let message = if path.is_empty() { message } else { format!("{path}: {message}") };
+    HttpError::invalid(path, message)
 }
 
 /// `message` without the name of a type of this program at its end.
