@@ -206,12 +206,14 @@ struct RunningBatch<'a, 'b> {
 
 impl RunningBatch<'_, '_> {
     fn push(&mut self, wants_logits: bool) -> Result<Vec<BatchResult>, CapiError> {
-        for (item, sequence) in self.items.iter().zip(&mut self.sequences) {
+        let before = self.sequences.iter().map(|sequence| (sequence.led.len(), sequence.prompt));
+        let before = before.collect();
+        let pushes = self.items.iter().zip(&mut self.sequences).map(|(item, sequence)| {
             let wants = wants_logits || item.sampler.is_some();
-            let before = (sequence.led.len(), sequence.prompt);
-            sequence.led.start(item.tokens, if wants { Want::Last } else { Want::Nothing })?;
-            self.before.push(before);
-        }
+            (&mut sequence.led, item.tokens, if wants { Want::Last } else { Want::Nothing })
+        });
+        Led::start_together(pushes)?;
+        self.before = before;
         let mut results = Vec::with_capacity(self.items.len());
         for (item, sequence) in self.items.iter().zip(&mut self.sequences) {
             let logits = sequence.wait(item.sequence.engine())?.into_values();

@@ -104,6 +104,8 @@ pub struct Submission {
     /// Present if the caller leads the sequence: of the request the prompt counts, and where a
     /// sequence begins, what decides about its bits and its place among others.
     pub led: Option<LedMessage>,
+    /// Further ones, which the engine takes before its next step.
+    pub together: Vec<Self>,
 }
 
 /// A slot in the queue, taken until it is dropped.
@@ -181,7 +183,8 @@ impl EngineHandle {
         let queue_slot = Some(queue_slot);
         let (events, receiver) = mpsc::channel(EVENT_CAPACITY);
         let submitted = std::time::Instant::now();
-        let submission = Submission { request, events, submitted, queue_slot, led: None };
+        let (led, together) = (None, Vec::new());
+        let submission = Submission { request, events, submitted, queue_slot, led, together };
         match self.submissions.try_send(submission) {
             Ok(()) => Ok(Generation { events: receiver }),
             Err(mpsc::error::TrySendError::Full(_)) => Err(full()),

@@ -201,8 +201,7 @@ impl Led {
         self.wait()
     }
 
-    /// Appends tokens and returns at once, so that pushes to several sequences share steps. Must
-    /// not be called from async code.
+    /// Appends tokens and returns at once. Must not be called from async code.
     ///
     /// # Errors
     ///
@@ -210,25 +209,56 @@ impl Led {
     /// another push is not complete; [`LedError::TooLong`]; [`LedError::Stopped`].
     pub fn start(&mut self, tokens: &[u32], want: Want) -> Result<(), LedError> {
         self.check(tokens)?;
+        let submission = self.add(tokens, want);
+        submission.map_or(Ok(()), |it| self.send(it)).map_err(|error| self.give_up(error))
+    }
+
+    /// Appends tokens to several sequences of one engine and returns at once: no step computes some
+    /// of them without the others, as long as they fit into one. Must not be called from async
+    /// code.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start), of the first sequence that has one; [`LedError::Invalid`] for
+    /// sequences of different engines. No sequence is changed then.
+    pub fn start_together<'a>(
+        pushes: impl IntoIterator<Item = (&'a mut Self, &'a [u32], Want)>,
+    ) -> Result<(), LedError> {
+        let mut pushes: Vec<_> = pushes.into_iter().collect();
+        for (led, tokens, _) in &pushes {
+            led.check(tokens)?;
+        }
+        let Some((first, ..)) = pushes.first() else { return Ok(()) };
+        let channel = first.handle.submissions.clone();
+        if !pushes.iter().all(|(led, ..)| led.handle.submissions.same_channel(&channel)) {
+            return Err(LedError::Invalid("the sequences are of different engines".into()));
+        }
+        let submissions =
+            pushes.iter_mut().filter_map(|(led, tokens, want)| led.add(tokens, *want));
+        let mut submissions = submissions.collect::<Vec<_>>().into_iter();
+        let Some(mut first) = submissions.next() else { return Ok(()) };
+        first.together = submissions.collect();
+        let sent = pushes[0].0.send(first);
+        sent.inspect_err(|_| {
+            pushes.iter_mut().for_each(|(led, ..)| drop(led.give_up(LedError::Stopped)));
+        })
+    }
+
+    /// Appends tokens that were checked. Returns what is to be sent to the engine: nothing if it
+    /// has ended the sequence, which `wait` reads.
+    fn add(&mut self, tokens: &[u32], want: Want) -> Option<Submission> {
         let before = self.tokens.len();
         let width = match want {
             Want::Hidden => self.handle.info.hidden_size,
             _ => self.handle.info.vocab_size,
         };
         self.tokens.extend_from_slice(tokens);
-        let sent = match &self.running {
-            Some(running) => {
-                let turn = LedMessage::Continue(running.id, LedTurn::Push(want.output()));
-                // Without a sender it has ended: `wait` reads why.
-                running.sender.upgrade().map_or(Ok(()), |events| {
-                    let prompt = tokens.to_vec();
-                    self.send(Request { prompt, ..Request::default() }, events, turn)
-                })
-            }
-            None => self.begin(before, want),
-        };
         self.pending = Some(Pending { before, outputs: Outputs { values: Vec::new(), width } });
-        sent.map_err(|error| self.give_up(error))
+        let Some(running) = &self.running else { return Some(self.begin(before, want)) };
+        let turn = LedMessage::Continue(running.id, LedTurn::Push(want.output()));
+        let prompt = tokens.to_vec();
+        let events = running.sender.upgrade()?;
+        Some(submission(Request { prompt, ..Request::default() }, events, turn))
     }
 
     fn check(&self, tokens: &[u32]) -> Result<(), LedError> {
@@ -252,8 +282,9 @@ impl Led {
         }
     }
 
-    /// Has the engine begin a sequence of all tokens, of which the first `known` need no outputs.
-    fn begin(&mut self, known: usize, want: Want) -> Result<(), LedError> {
+    /// What has the engine begin a sequence of all tokens, of which the first `known` need no
+    /// outputs.
+    fn begin(&mut self, known: usize, want: Want) -> Submission {
         let LeadOptions { space, priority, tenant, user, idle, .. } = self.options;
         let adapters = self.options.adapters.clone();
         let prompt = self.tokens.clone();
@@ -264,16 +295,10 @@ impl Led {
         let beginning = LedBeginning { id, output, known, capacity, idle };
         let (sender, events) = mpsc::channel(EVENT_CAPACITY);
         self.running = Some(Running { id, events, sender: sender.downgrade() });
-        self.send(request, sender, LedMessage::Begin(beginning))
+        submission(request, sender, LedMessage::Begin(beginning))
     }
 
-    fn send(
-        &self,
-        request: Request,
-        events: Sender<Event>,
-        message: LedMessage,
-    ) -> Result<(), LedError> {
-        let submission = submission(request, events, message);
+    fn send(&self, submission: Submission) -> Result<(), LedError> {
         let stopped = |_| LedError::Stopped;
         match self.handle.submissions.try_send(submission) {
             Ok(()) => Ok(()),
@@ -379,7 +404,8 @@ impl Led {
     fn turn(&self, turn: LedTurn) -> Result<(), LedError> {
         let Some(running) = &self.running else { return Ok(()) };
         let Some(events) = running.sender.upgrade() else { return Ok(()) };
-        self.send(Request::default(), events, LedMessage::Continue(running.id, turn))
+        let turn = LedMessage::Continue(running.id, turn);
+        self.send(submission(Request::default(), events, turn))
     }
 }
 
@@ -396,7 +422,7 @@ impl Drop for Led {
 
 fn submission(request: Request, events: Sender<Event>, message: LedMessage) -> Submission {
     let (submitted, led) = (Instant::now(), Some(message));
-    Submission { request, events, submitted, queue_slot: None, led }
+    Submission { request, events, submitted, queue_slot: None, led, together: Vec::new() }
 }
 
 /// Wakes a thread that is parked.

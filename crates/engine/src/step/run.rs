@@ -264,7 +264,14 @@ impl Engine {
         }
     }
 
+    /// Accepts a submission and what comes with it.
     fn accept(&mut self, mut submission: Submission) {
+        let together = std::mem::take(&mut submission.together);
+        self.accept_one(submission);
+        together.into_iter().for_each(|submission| self.accept_one(submission));
+    }
+
+    fn accept_one(&mut self, mut submission: Submission) {
         let led = match submission.led.take() {
             None => None,
             Some(LedMessage::Begin(beginning)) => Some(beginning),

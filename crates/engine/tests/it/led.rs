@@ -179,6 +179,35 @@ fn a_caller_who_comes_back_late_gets_an_error_and_may_go_on() {
 }
 
 #[test]
+fn sequences_that_are_pushed_to_together_share_every_step() {
+    let (engine, other) = (engine("qwen3").handle, engine("qwen3").handle);
+    let mut several = [(); 3].map(|()| engine.lead(LeadOptions::default()));
+    let before = engine.metrics.snapshot().steps;
+    for id in 1..20 {
+        let ids = [id];
+        let pushes = several.iter_mut().map(|led| (led, &ids[..], Want::Last));
+        Led::start_together(pushes).unwrap();
+        let rows = several.each_mut().map(|led| bits(&led.wait().unwrap()));
+        assert!(rows.iter().all(|row| *row == rows[0]));
+    }
+    let steps = engine.metrics.snapshot().steps - before;
+    assert!(steps <= 19, "{steps} steps");
+    let ids: Vec<u32> = (1..21).collect();
+    let row = bits(&several[0].push(&[20], Want::Last).unwrap());
+    assert_eq!(served(&engine, &ids)[19..], row);
+
+    let mut foreign = other.lead(LeadOptions::default());
+    let own = &mut several[1];
+    let mut error = |second: &[u32]| {
+        let pushes = [(&mut *own, &[1][..], Want::Last), (&mut foreign, second, Want::Last)];
+        Led::start_together(pushes).unwrap_err().to_string()
+    };
+    assert_eq!(error(&[2]), "the sequences are of different engines");
+    assert_eq!(error(&[]), "a push needs at least one token");
+    assert_eq!((own.len(), foreign.len()), (19, 0), "nothing was pushed");
+}
+
+#[test]
 fn what_cannot_be_pushed_is_an_error_and_changes_nothing() {
     let engine = engine("qwen3");
     let mut led =
