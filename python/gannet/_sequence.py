@@ -64,7 +64,8 @@ class Sequence(Closing):
 
     def __init__(self, server: _gannet.Server, **options: Unpack[SequenceOptions]) -> None:
         _options.check("sequence", options, _options.names(SequenceOptions))
-        self._led = server.sequence(json.dumps(options))
+        # Not freed while the sequence is used, even if the caller holds nothing else of it.
+        self._server, self._led = server, server.sequence(json.dumps(options))
         self._ahead = array("I")
 
     def append(self, ids: TokenIds) -> None:
@@ -104,7 +105,8 @@ class Sequence(Closing):
     def fork(self) -> Sequence:
         """Returns a sequence with the same tokens, which shares what was computed of them."""
         other = object.__new__(Sequence)
-        other._led, other._ahead = self._led.fork(), array("I", self._ahead)
+        other._server, other._led = self._server, self._led.fork()
+        other._ahead = array("I", self._ahead)
         return other
 
     def truncate(self, length: int) -> None:

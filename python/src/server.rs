@@ -112,12 +112,12 @@ impl Server {
         Ok(Self(Owned::new(opened)))
     }
 
-    fn call(&self, py: Python<'_>, method: &str, path: &str, body: &[u8]) -> PyResult<Call> {
+    fn call(slf: Bound<'_, Self>, method: &str, path: &str, body: &[u8]) -> PyResult<Call> {
         let body = body.to_vec();
-        self.with(py, |server| {
-            let call = server.call(method, path, body);
-            call.map(Call::new).map_err(|error| errors::of_call(&error))
-        })
+        let call = slf.get().with(slf.py(), |server| {
+            server.call(method, path, body).map_err(|error| errors::of_call(&error))
+        })?;
+        Ok(Call::new(call, slf.unbind()))
     }
 
     fn sequence(&self, py: Python<'_>, options: &str) -> PyResult<Sequence> {

@@ -154,7 +154,8 @@ def test_many_streams_need_no_threads(llm):
     llm.chat("Hello!")
     before = len(os.listdir("/proc/self/task"))
     threads, answers = asyncio.run(together())
-    assert threads <= before
+    # One of the two that render prompts may start.
+    assert threads <= before + 1
     assert answers == [llm.chat(f"What is {n} + 1?", temperature=0).text for n in range(40)]
 
 
@@ -259,3 +260,27 @@ def test_a_server_is_in_this_process(llm):
         with pytest.raises(OSError, match="cannot listen on 127.0.0.1 port"):
             gannet.serve(llm, port=server.port)
     assert not llm.closed
+
+
+def test_answers_and_sequences_keep_their_engine():
+    stream = gannet.Engine("builtin", threads=1, kv_memory="16MiB").chat(QUESTION, stream=True)
+    gc.collect()
+    assert "Paris" in "".join(delta.text for delta in stream)
+    sequence = gannet.Engine("builtin", threads=1, kv_memory="16MiB").sequence([1, 2, 3])
+    gc.collect()
+    assert len(sequence.fork().push([4])) > 1000 and len(sequence.push([4])) > 1000
+
+    async def ask():
+        answer = gannet.Engine("builtin", threads=1, kv_memory="16MiB").achat(QUESTION)
+        return "".join([delta.text async for delta in answer])
+
+    assert "Paris" in asyncio.run(ask())
+
+
+def test_a_closed_engine_does_not_end_an_answer_as_if_it_were_whole():
+    llm = gannet.Engine("builtin", threads=1, kv_memory="16MiB")
+    stream = llm.chat("Tell me a story.", stream=True, ignore_eos=True)
+    next(stream)
+    llm.close()
+    with pytest.raises(gannet.EngineError, match="stopped|closed"):
+        list(stream)

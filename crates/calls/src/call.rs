@@ -19,8 +19,10 @@ pub enum NextChunk {
     /// The whole body, or the data of one event of a stream. The end mark `[DONE]` of OpenAI's
     /// streams is left out: [`End`](Self::End) says it.
     Chunk(Vec<u8>),
-    /// The body has ended, was cancelled, or its server was closed.
+    /// The body is complete, or was cancelled.
     End,
+    /// The server was closed before the end of the body.
+    Stopped,
     /// Nothing came in time.
     TimedOut,
 }
@@ -48,7 +50,7 @@ impl Call {
     /// known by then, or the call was cancelled before it was.
     pub fn wait_status(&self, timeout: Option<Duration>) -> Option<u16> {
         let known = |state: &mut ResponseState| match state.status {
-            None if !state.ended => None,
+            None if state.ending.is_none() => None,
             status => Some(status),
         };
         self.response.wait(timeout, known).flatten()
@@ -63,7 +65,7 @@ impl Call {
     /// Whether the body has ended, was cancelled, or its server was closed: nothing is added to the
     /// chunks that are still to be taken.
     pub fn has_ended(&self) -> bool {
-        self.response.lock().ended
+        self.response.lock().ending.is_some()
     }
 
     /// Waits for the next chunk of the body, at most for `timeout`, or without a limit. With a
@@ -71,7 +73,10 @@ impl Call {
     pub fn next(&self, timeout: Option<Duration>) -> NextChunk {
         let ready = |state: &mut ResponseState| match state.chunks.pop_front() {
             Some(chunk) => Some(NextChunk::Chunk(chunk)),
-            None => state.ended.then_some(NextChunk::End),
+            None => state.ending.map(|ending| match ending {
+                BodyEnd::Complete | BodyEnd::Cancelled => NextChunk::End,
+                BodyEnd::Stopped => NextChunk::Stopped,
+            }),
         };
         let next = self.response.wait(timeout, ready).unwrap_or(NextChunk::TimedOut);
         if matches!(next, NextChunk::Chunk(_)) {
@@ -84,7 +89,7 @@ impl Call {
     /// gives [`NextChunk::End`] from now on.
     pub fn cancel(&self) {
         self.task.abort();
-        self.response.end(true);
+        self.response.end(BodyEnd::Cancelled);
     }
 
     /// Sets what is called whenever [`next`](Self::next) gives something without waiting, instead
@@ -96,7 +101,7 @@ impl Call {
         let is_ready = {
             let mut state = self.response.lock();
             state.listener = Some(Listener(Arc::clone(&notify)));
-            state.ended || !state.chunks.is_empty()
+            state.ending.is_some() || !state.chunks.is_empty()
         };
         if is_ready {
             notify();
@@ -108,6 +113,15 @@ impl Drop for Call {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+/// How the body of a response ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BodyEnd {
+    Complete,
+    Cancelled,
+    /// With its server, or as a body that breaks off.
+    Stopped,
 }
 
 /// The response of a call, shared by its reader and the task that writes it.
@@ -124,7 +138,7 @@ struct ResponseState {
     status: Option<u16>,
     is_stream: bool,
     chunks: VecDeque<Vec<u8>>,
-    ended: bool,
+    ending: Option<BodyEnd>,
     listener: Option<Listener>,
 }
 
@@ -158,19 +172,21 @@ impl SharedResponse {
             permit.forget();
         }
         let mut state = self.lock();
-        if !state.ended {
+        if state.ending.is_none() {
             state.chunks.push_back(chunk);
             self.announce(state);
         }
     }
 
-    /// Ends the body; `discard` what no reader has taken.
-    pub fn end(&self, discard: bool) {
+    /// Ends the body, if it has not ended yet. What no reader has taken of a cancelled one is
+    /// discarded.
+    pub fn end(&self, ending: BodyEnd) {
         let mut state = self.lock();
-        if discard {
+        if ending == BodyEnd::Cancelled {
             state.chunks.clear();
         }
-        if !std::mem::replace(&mut state.ended, true) {
+        if state.ending.is_none() {
+            state.ending = Some(ending);
             self.announce(state);
         }
     }

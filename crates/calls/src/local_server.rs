@@ -2,7 +2,7 @@
 //!
 //! Invariant: calls live on the threads of their server and end with it.
 
-use crate::call::{Call, SharedResponse};
+use crate::call::{BodyEnd, Call, SharedResponse};
 use crate::chunks::{ChunkReader, Framing};
 use crate::error::{CallError, OpenError};
 use crate::locate::locate;
@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tower::ServiceExt;
 
-/// Threads that run the routes of all calls. The engine has threads of its own.
+/// Threads that run the routes of all calls, and as many that render and tokenize their prompts.
+/// The engine has threads of its own.
 const THREADS: usize = 2;
 /// Longest time that a caller may leave its answer unread. Callers in process end their calls
 /// themselves; a sequence that waits holds blocks that others may take.
@@ -38,6 +39,8 @@ struct Inner {
     engine: Engine,
     /// Whether nothing may be called any more.
     stopped: AtomicBool,
+    /// Whether the threads of calls end: bodies may break off as if they were complete.
+    closing: Arc<AtomicBool>,
     /// The threads of all calls; `None` once they are ended.
     runtime: Mutex<Option<Runtime>>,
 }
@@ -60,9 +63,11 @@ impl LocalServer {
         let options = ServerOptions { stall_timeout: STALL, ..ServerOptions::default() };
         let router = server::router(engine.service().clone(), options);
         let mut runtime = Builder::new_multi_thread();
-        let runtime = runtime.worker_threads(THREADS).thread_name("gannet-calls").enable_all();
-        let runtime = Mutex::new(Some(runtime.build().map_err(OpenError::Threads)?));
-        Ok(Self(Arc::new(Inner { router, engine, stopped: AtomicBool::new(false), runtime })))
+        runtime.worker_threads(THREADS).max_blocking_threads(THREADS);
+        let runtime = runtime.thread_name("gannet-calls").enable_all().build();
+        let runtime = Mutex::new(Some(runtime.map_err(OpenError::Threads)?));
+        let (stopped, closing) = (AtomicBool::new(false), Arc::default());
+        Ok(Self(Arc::new(Inner { router, engine, stopped, closing, runtime })))
     }
 
     /// Returns the engine. Its clones, and those of its service, must be dropped before
@@ -83,7 +88,8 @@ impl LocalServer {
         let runtime = self.0.runtime.lock().unwrap_or_else(PoisonError::into_inner);
         let runtime = runtime.as_ref().filter(|_| !self.is_stopped()).ok_or(CallError::Stopped)?;
         let response = Arc::new(SharedResponse::new());
-        let writer = ResponseWriter(Arc::clone(&response));
+        let closing = Arc::clone(&self.0.closing);
+        let writer = ResponseWriter { response: Arc::clone(&response), closing };
         let task = runtime.spawn(answer(self.0.router.clone(), request, writer));
         Ok(Call::new(response, task.abort_handle()))
     }
@@ -130,7 +136,9 @@ impl LocalServer {
 }
 
 impl Inner {
+    /// The threads of calls, which the caller ends.
     fn take_runtime(&self) -> Option<Runtime> {
+        self.closing.store(true, Ordering::Release);
         self.runtime.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
@@ -170,13 +178,26 @@ fn request(method: &str, path: &str, body: Vec<u8>) -> Result<Request<Body>, Cal
     Ok(request)
 }
 
-/// The response of a call as its task writes it. The response ends with it, however that happens.
+/// The response of a call as its task writes it. The response ends with it, however that happens:
+/// as one that was stopped, unless it is complete by then.
 #[derive(Debug)]
-struct ResponseWriter(Arc<SharedResponse>);
+struct ResponseWriter {
+    response: Arc<SharedResponse>,
+    closing: Arc<AtomicBool>,
+}
+
+impl ResponseWriter {
+    /// Ends a body that has no more data.
+    fn complete(&self) {
+        if !self.closing.load(Ordering::Acquire) {
+            self.response.end(BodyEnd::Complete);
+        }
+    }
+}
 
 impl Drop for ResponseWriter {
     fn drop(&mut self) {
-        self.0.end(false);
+        self.response.end(BodyEnd::Stopped);
     }
 }
 
@@ -185,7 +206,7 @@ async fn answer(router: Router, request: Request<Body>, writer: ResponseWriter) 
     let Ok(response) = router.oneshot(request).await;
     let (head, mut body) = response.into_parts();
     let framing = Framing::of(&head.headers);
-    writer.0.begin(head.status.as_u16(), framing.is_some());
+    writer.response.begin(head.status.as_u16(), framing.is_some());
     let mut reader = framing.map(ChunkReader::new);
     let mut whole = Vec::new();
     while let Some(frame) = body.frame().await {
@@ -196,13 +217,14 @@ async fn answer(router: Router, request: Request<Body>, writer: ResponseWriter) 
             None => whole.extend_from_slice(&data),
             Some(reader) => {
                 for chunk in reader.push(&data) {
-                    writer.0.push(chunk).await;
+                    writer.response.push(chunk).await;
                 }
             }
         }
     }
     let last = reader.map_or(Some(whole), ChunkReader::finish);
     if let Some(chunk) = last {
-        writer.0.push(chunk).await;
+        writer.response.push(chunk).await;
     }
+    writer.complete();
 }

@@ -100,6 +100,7 @@ impl CallObject {
         match next {
             NextChunk::Chunk(chunk) => Ok(chunk),
             NextChunk::End => Err(CapiError::Ended),
+            NextChunk::Stopped => Err(CapiError::Stopped),
             NextChunk::TimedOut => Err(CapiError::TimedOut),
         }
     }

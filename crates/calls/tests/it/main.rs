@@ -29,7 +29,7 @@ fn chunks(call: &Call) -> Vec<Vec<u8>> {
         match call.next(Some(SOON)) {
             NextChunk::Chunk(chunk) => all.push(chunk),
             NextChunk::End => return all,
-            NextChunk::TimedOut => panic!("no end after {} chunks", all.len()),
+            other => panic!("{other:?} after {} chunks", all.len()),
         }
     }
 }

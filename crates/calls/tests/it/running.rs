@@ -95,7 +95,7 @@ fn a_listener_hears_of_every_chunk() {
             match call.next(Some(Duration::ZERO)) {
                 NextChunk::Chunk(chunk) => drop(sender.send(Some(chunk))),
                 NextChunk::End => break drop(sender.send(None)),
-                NextChunk::TimedOut => break,
+                NextChunk::TimedOut | NextChunk::Stopped => break,
             }
         }
     }));
@@ -132,14 +132,24 @@ fn two_threads_get_two_answers() {
 fn a_closed_server_ends_its_calls_and_its_engine() {
     let server = server();
     let endless = r#", "stream": true, "ignore_eos": true"#;
-    let call = Arc::new(chat(&server, "Tell me a story.", endless));
+    let call = chat(&server, "Tell me a story.", endless);
     assert!(server.is_alive());
-    let reader = Arc::clone(&call);
-    let reading = std::thread::spawn(move || while reader.next(None) != NextChunk::End {});
+    let reading = std::thread::spawn(move || {
+        // A body of which nothing is read is not complete.
+        while !call.has_ended() {
+            std::thread::yield_now();
+        }
+        loop {
+            match call.next(None) {
+                NextChunk::Chunk(_) => {}
+                last => return last,
+            }
+        }
+    });
     let (other, last) = (server.clone(), server.clone());
     let engine = server.engine().service().engine.metrics.clone();
     let closing = std::thread::spawn(move || server.close(SOON));
-    reading.join().unwrap();
+    assert_eq!(reading.join().unwrap(), NextChunk::Stopped, "not an end as of a whole answer");
     while other.is_alive() {
         std::thread::yield_now();
     }

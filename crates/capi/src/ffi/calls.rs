@@ -115,9 +115,9 @@ unsafe fn start(
 
 /// Waits for the next chunk of the body, at most `timeout_ms`, or without a limit where that is
 /// negative: the whole body, or the data of one event of a stream. GANNET_END says that the body
-/// has ended, GANNET_TIMEOUT that nothing came. The caller sets the size of the struct before, and
-/// frees the chunk with gannet_chunk_free. Threads may wait for the same call; each chunk goes to
-/// one of them.
+/// is complete or was cancelled, GANNET_STOPPED that the engine ended before, GANNET_TIMEOUT that
+/// nothing came. The caller sets the size of the struct before, and frees the chunk with
+/// gannet_chunk_free. Threads may wait for the same call; each chunk goes to one of them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gannet_call_next(
     call: *mut GannetCallHandle,
