@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence as SequenceOf
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from gannet import _neutral
 from gannet._batch import bar, in_order, run
+from gannet._closing import Closing
 from gannet._engine import COMPLETIONS, Engine
 from gannet._vllm_outputs import (
     BeamSearchOutput,
@@ -187,7 +187,7 @@ class BeamSearchParams:
         self.temperature, self.length_penalty = temperature, length_penalty
 
 
-class LLM:
+class LLM(Closing):
     """A loaded model, with the methods of vLLM's class.
 
     Options that are vLLM's alone are accepted at their neutral values; those of `gannet.Engine` are
@@ -296,20 +296,13 @@ class LLM:
             for prompt in _several(prompts)
         ]
 
-    def shutdown(self) -> None:
+    def close(self) -> None:
         """Ends the engine and frees its memory."""
         self.engine.close()
 
-    def __enter__(self) -> LLM:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.shutdown()
+    def shutdown(self) -> None:
+        """Ends the engine, as `close` does."""
+        self.close()
 
     def _generate(
         self,
