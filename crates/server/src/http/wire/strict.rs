@@ -130,14 +130,6 @@ impl<'de> MapAccess<'de> for MembersLeft<'de> {
     }
 }
 
-impl<'de> IntoDeserializer<'de, StrictError> for Strict<'de> {
-    type Deserializer = Self;
-
-    fn into_deserializer(self) -> Self {
-        self
-    }
-}
-
 impl<'de> Deserializer<'de> for Strict<'de> {
     type Error = StrictError;
 
