@@ -90,8 +90,7 @@ def _compute(live: list[_Beam]) -> None:
         if own in taken:
             beam.sequence = beam.sequence.fork()
         taken.add(own)
-    for beam in live:
-        beam.sequence.start(beam.tokens[-1:])
+    Sequence.start_together((beam.sequence, beam.tokens[-1:]) for beam in live)
     for beam in live:
         beam.logits = beam.sequence.wait()
 

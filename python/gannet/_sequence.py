@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Sequence as SequenceOf
+from collections.abc import Iterable, Sequence as SequenceOf
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, overload
 
 from gannet import _gannet, _options
@@ -92,10 +92,23 @@ class Sequence(Closing):
         return self.wait()
 
     def start(self, ids: TokenIds, want: Want = "last") -> None:
-        """Adds tokens without waiting, so that many sequences are computed together."""
-        pushed = self._ahead + ids_of(ids) if self._ahead else ids_of(ids)
-        self._led.start(pushed.tobytes(), want)
-        self._ahead = array("I")
+        """Adds tokens without waiting."""
+        self.start_together([(self, ids)], want)
+
+    @staticmethod
+    def start_together(
+        pushes: Iterable[tuple[Sequence, TokenIds]], want: Want = "last"
+    ) -> None:
+        """Adds tokens to sequences of one engine without waiting.
+
+        No step computes some of them without the others, as long as all fit into one. If one
+        cannot be added to, none is.
+        """
+        pushes = list(pushes)
+        pushed = [(one._ahead + ids_of(ids)).tobytes() for one, ids in pushes]
+        _gannet.Sequence.start_together([one._led for one, _ in pushes], pushed, want)
+        for one, _ in pushes:
+            one._ahead = array("I")
 
     def wait(self) -> NDArray[np.float32] | None:
         """Waits until the tokens of the last `start` are computed; returns as `push` does."""

@@ -4,11 +4,12 @@ use crate::errors;
 use crate::owned::Owned;
 use crate::tokens::ids;
 use crate::waiting;
-use calls::{SequenceOptions, ServerUser, ServerUsers};
+use calls::{SequenceOptions, ServerUser, ServerUsers, lock_all};
 use engine::{Led, Outputs, Want};
 use pyo3::exceptions::PyValueError;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyDict, PyDictMethods};
-use pyo3::{Bound, PyResult, Python, pyclass, pymethods};
+use pyo3::{Bound, PyRef, PyResult, Python, pyclass, pymethods};
 use serde::Deserialize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -103,20 +104,28 @@ impl Sequence {
 
 #[pymethods]
 impl Sequence {
-    fn start(&self, py: Python<'_>, tokens: &[u8], want: Option<&str>) -> PyResult<()> {
-        let want = match want {
-            None => Want::Nothing,
-            Some("last") => Want::Last,
-            Some("all") => Want::All,
-            Some("hidden") => Want::Hidden,
-            Some(other) => {
-                let expected = "want: expected last, all, hidden or None, found";
-                return Err(PyValueError::new_err(format!("{expected} {other:?}")));
-            }
-        };
-        let tokens = ids(tokens)?;
-        self.with(py, |led| led.start(&tokens, want))?;
-        *lock(&self.wanted) = want;
+    /// Adds tokens to several sequences at once.
+    #[staticmethod]
+    fn start_together(
+        py: Python<'_>,
+        sequences: Vec<PyRef<'_, Self>>,
+        tokens: Vec<PyBackedBytes>,
+        want: Option<&str>,
+    ) -> PyResult<()> {
+        let want = wanted(want)?;
+        let tokens = tokens.iter().map(|tokens| ids(tokens)).collect::<PyResult<Vec<_>>>()?;
+        let cells = sequences.iter().map(|sequence| Ok(&sequence.led.get()?.0));
+        let cells = cells.collect::<PyResult<Vec<_>>>()?;
+        py.detach(|| {
+            let twice = "sequences: expected different ones, found one twice";
+            let guards = lock_all(&cells).ok_or_else(|| PyValueError::new_err(twice));
+            let mut guards = guards?;
+            let leds = guards.iter_mut().map(|led| led.as_mut().ok_or_else(errors::stopped));
+            let leds = leds.collect::<PyResult<Vec<_>>>()?;
+            let pushes = leds.into_iter().zip(&tokens).map(|(led, tokens)| (led, &**tokens, want));
+            Led::start_together(pushes).map_err(|error| errors::of_led(&error))
+        })?;
+        sequences.iter().for_each(|sequence| *lock(&sequence.wanted) = want);
         Ok(())
     }
 
@@ -153,6 +162,20 @@ impl Sequence {
     fn close(&self) -> PyResult<()> {
         self.led.get()?.end();
         Ok(())
+    }
+}
+
+/// The outputs of a push that Python names.
+fn wanted(want: Option<&str>) -> PyResult<Want> {
+    match want {
+        None => Ok(Want::Nothing),
+        Some("last") => Ok(Want::Last),
+        Some("all") => Ok(Want::All),
+        Some("hidden") => Ok(Want::Hidden),
+        Some(other) => {
+            let expected = "want: expected last, all, hidden or None, found";
+            Err(PyValueError::new_err(format!("{expected} {other:?}")))
+        }
     }
 }
 

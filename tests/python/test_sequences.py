@@ -73,10 +73,24 @@ def test_many_sequences_are_computed_together(llm):
     prompts = [llm.tokenizer.encode(f"The capital of {it} is") for it in countries]
     alone = [llm.sequence().push(ids) for ids in prompts]
     sequences = [llm.sequence() for _ in prompts]
-    for sequence, ids in zip(sequences, prompts):
-        sequence.start(ids)
+    gannet.Sequence.start_together(zip(sequences, prompts))
     for sequence, row in zip(sequences, alone):
         assert (sequence.wait() == row).all()
+
+
+def test_sequences_of_which_one_cannot_be_started_are_all_left_as_they_were(llm):
+    first, second = llm.sequence(), llm.sequence()
+    expected = llm.sequence().push([1, 2, 3])
+    first.append([1])
+    for pushes, problem in [
+        ([(first, [2, 3]), (second, [])], "at least one token"),
+        ([(first, [2, 3]), (second, [4]), (first, [5])], "found one twice"),
+    ]:
+        with pytest.raises(ValueError, match=problem):
+            gannet.Sequence.start_together(pushes)
+        assert (first.tokens, second.tokens) == ([1], [])
+    gannet.Sequence.start_together([(first, [2, 3])])
+    assert (first.wait() == expected).all()
 
 
 def test_what_cannot_be_pushed_is_named(llm):

@@ -5,7 +5,7 @@
 use crate::error::CapiError;
 use crate::handles::HandleObject;
 use crate::objects::{EngineObject, OfEngine, lock};
-use calls::{SequenceOptions, ServerUser};
+use calls::{SequenceOptions, ServerUser, lock_all};
 use gannet::{Led, LedError, Outputs, SamplingParams, TokenSampler, Want};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
@@ -156,7 +156,6 @@ impl SamplerObject {
 
 /// A push to one sequence of a batch.
 pub(crate) struct BatchItem<'a> {
-    pub handle: usize,
     pub sequence: Arc<SequenceObject>,
     pub tokens: &'a [u32],
     pub sampler: Option<Arc<SamplerObject>>,
@@ -176,18 +175,12 @@ pub(crate) fn push_batch(
     items: &[BatchItem],
     wants_logits: bool,
 ) -> Result<Vec<BatchResult>, CapiError> {
-    // Two threads with the same sequences take them in the same order.
-    let mut order: Vec<usize> = (0..items.len()).collect();
-    order.sort_unstable_by_key(|&index| items[index].handle);
-    if order.windows(2).any(|pair| items[pair[0]].handle == items[pair[1]].handle) {
-        return Err(CapiError::invalid("sequences", "expected different ones, found one twice"));
-    }
-    let mut guards: Vec<Option<SequenceGuard>> = items.iter().map(|_| None).collect();
-    for index in order {
-        guards[index] = Some(items[index].sequence.lock()?);
-    }
-    let mut sequences = guards.iter_mut().flatten();
-    let sequences = sequences.by_ref().map(SequenceGuard::get).collect::<Result<Vec<_>, _>>()?;
+    let states: Vec<_> = items.iter().map(|item| &item.sequence.state).collect();
+    let mut guards = lock_all(&states).ok_or_else(|| {
+        CapiError::invalid("sequences", "expected different ones, found one twice")
+    })?;
+    let sequences = guards.iter_mut().map(|guard| guard.as_mut().ok_or(CapiError::Stopped));
+    let sequences = sequences.collect::<Result<Vec<_>, _>>()?;
     let mut batch = RunningBatch { items, before: Vec::new(), sequences };
     let results = batch.push(wants_logits);
     if results.is_err() {

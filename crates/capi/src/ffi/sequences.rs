@@ -381,8 +381,7 @@ unsafe fn items<'a>(
     let samplers = samplers.transpose()?;
     let mut items: Vec<BatchItem> = Vec::with_capacity(count);
     for (index, sequence) in sequences.iter().enumerate() {
-        let handle = sequence.addr();
-        let sequence = entry.object::<SequenceObject>(handle)?;
+        let sequence = entry.object::<SequenceObject>(sequence.addr())?;
         let sampler = samplers.map(|all| entry.object::<SamplerObject>(all[index].addr()));
         let sampler = sampler.transpose()?;
         let engine = items.first().map_or(sequence.engine(), |first| first.sequence.engine());
@@ -393,7 +392,7 @@ unsafe fn items<'a>(
         }
         // SAFETY: as promised by the caller.
         let tokens = unsafe { array("tokens", tokens[index], lengths[index]) }?;
-        items.push(BatchItem { handle, sequence, tokens, sampler });
+        items.push(BatchItem { sequence, tokens, sampler });
     }
     Ok(items)
 }
