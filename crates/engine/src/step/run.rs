@@ -30,7 +30,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Bytes of the KV cache touched between two checks for requests.
-const MAX_TOUCHED: usize = 16 << 20;
+const MAX_TOUCHED: usize = 4 << 20;
 /// Time at the end in which blocks are still stored.
 const LAST_STORES: Duration = Duration::from_secs(10);
 /// What the engine does without requests, in a profile.
