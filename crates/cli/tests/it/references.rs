@@ -3,7 +3,6 @@
 use crate::gannet::{check_error, run, succeed, tiny};
 use std::io::Write;
 use std::path::Path;
-use std::sync::LazyLock;
 
 /// Checkpoints under `next/models` of families that can be run, and GGUF files under `next/gguf`.
 const NEXT: [&str; 38] = [
@@ -64,12 +63,12 @@ const NEXT_FILES: [&str; 11] = [
 /// What is said of checkpoints of unknown families.
 const UNKNOWN: &str = "is not supported (supported: ";
 
-/// The GPU that tests compute on, if one is named.
-static GPU: LazyLock<Option<String>> = LazyLock::new(fixtures::gpu);
-
 fn verify(model: &Path, reference: &Path) {
+    verify_on("cpu", model, reference);
+}
+
+fn verify_on(device: &str, model: &Path, reference: &Path) {
     let paths = [model, reference].map(|path| path.to_str().unwrap());
-    let device = GPU.as_deref().unwrap_or("cpu");
     let args = ["verify", paths[0], "--reference", paths[1], "--mode", "exact"];
     succeed(&[&args[..], &["--device", device]].concat());
 }
@@ -96,6 +95,15 @@ fn checkpoints_agree_with_hugging_face() {
     let Some(models) = fixtures::find("models") else { return };
     let verified = verify_all(&models, |_| true);
     assert!(verified >= 18, "{verified} checkpoints");
+}
+
+/// The tests of the engine compare all families on a GPU with the CPU.
+#[test]
+fn checkpoints_agree_with_hugging_face_on_a_gpu() {
+    let (Some(device), Some(models)) = (fixtures::gpu(), fixtures::find("models")) else { return };
+    for model in models.read_dir().unwrap().map(|entry| entry.unwrap().path()) {
+        verify_on(&device, &model, &model.join("reference.json"));
+    }
 }
 
 /// Families and options that the folder of all references has no checkpoint of.
