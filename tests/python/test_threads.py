@@ -154,8 +154,8 @@ def test_many_streams_need_no_threads(llm):
     llm.chat("Hello!")
     before = len(os.listdir("/proc/self/task"))
     threads, answers = asyncio.run(together())
-    # One of the two that render prompts may start.
-    assert threads <= before + 1
+    # The two that render prompts may start.
+    assert threads <= before + 2
     assert answers == [llm.chat(f"What is {n} + 1?", temperature=0).text for n in range(40)]
 
 
