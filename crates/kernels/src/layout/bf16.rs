@@ -157,7 +157,10 @@ pub(crate) mod x86 {
                     match (N, width) {
                         (4, _) => outputs::<N, 1>(x, at, span.clone(), row, places, tile),
                         (_, 8) => outputs::<N, 8>(x, at, span.clone(), row, places, tile),
+                        (_, 6) => outputs::<N, 6>(x, at, span.clone(), row, places, tile),
+                        (_, 5) => outputs::<N, 5>(x, at, span.clone(), row, places, tile),
                         (_, 4) => outputs::<N, 4>(x, at, span.clone(), row, places, tile),
+                        (_, 3) => outputs::<N, 3>(x, at, span.clone(), row, places, tile),
                         (_, 2) => outputs::<N, 2>(x, at, span.clone(), row, places, tile),
                         _ => outputs::<N, 1>(x, at, span.clone(), row, places, tile),
                     }

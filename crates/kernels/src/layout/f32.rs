@@ -88,7 +88,9 @@ fn arrange_body<L: RegisterTile>(x: &[f32], cols: usize, out: &mut [u32]) {
             12 => side_by_side::<12>(rows, panel),
             8 => side_by_side::<8>(rows, panel),
             6 => side_by_side::<6>(rows, panel),
+            5 => side_by_side::<5>(rows, panel),
             4 => side_by_side::<4>(rows, panel),
+            3 => side_by_side::<3>(rows, panel),
             2 => side_by_side::<2>(rows, panel),
             _ => side_by_side::<1>(rows, panel),
         }
@@ -470,8 +472,8 @@ macro_rules! tiles {
 
 // A group is two registers of sixteen, one of 32, or four of 32.
 #[cfg(target_arch = "x86_64")]
-tiles!(Avx2, 1: 6 4 2);
+tiles!(Avx2, 1: 6 5 4 3 2);
 #[cfg(target_arch = "x86_64")]
-tiles!(Avx512, 2: 12 8 4 2);
+tiles!(Avx512, 2: 12 8 6 5 4 3 2);
 #[cfg(target_arch = "aarch64")]
-tiles!(crate::lanes::neon::Neon, 1: 6 4 2);
+tiles!(crate::lanes::neon::Neon, 1: 6 5 4 3 2);

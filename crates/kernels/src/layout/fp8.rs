@@ -158,7 +158,10 @@ mod x86 {
                     match (N, width) {
                         (4, _) => part.outputs::<1>(row, places, tile),
                         (_, 8) => part.outputs::<8>(row, places, tile),
+                        (_, 6) => part.outputs::<6>(row, places, tile),
+                        (_, 5) => part.outputs::<5>(row, places, tile),
                         (_, 4) => part.outputs::<4>(row, places, tile),
+                        (_, 3) => part.outputs::<3>(row, places, tile),
                         (_, 2) => part.outputs::<2>(row, places, tile),
                         _ => part.outputs::<1>(row, places, tile),
                     }

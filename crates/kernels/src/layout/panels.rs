@@ -2,21 +2,33 @@
 
 use std::ops::Range;
 
-/// First row and width of each panel of `rows` rows: panels of `most`, then of powers of two that
-/// become smaller. Two of the largest power are better than one of `most` and a narrower one.
+/// Widths of panels, as far as register tiles are that high.
+const WIDTHS: [usize; 8] = [1, 2, 3, 4, 5, 6, 8, 12];
+
+/// First row and width of each panel of `rows` rows, which become narrower: panels of `most`, then
+/// a few of nearly equal width. A pass over the weights takes a narrow panel almost as long as a
+/// wide one, so that their number counts first, and the widest second.
 pub(crate) fn panels(rows: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
     let mut start = 0;
     std::iter::from_fn(move || {
-        let left = rows - start;
-        if left == 0 {
-            return None;
-        }
-        let power = 1 << left.min(most).ilog2();
-        let two = (2 * power..most + power).contains(&left);
-        let width = if left >= most && !two { most } else { power };
+        let width = widest(rows - start, most);
         start += width;
-        Some((start - width, width))
+        (width > 0).then_some((start - width, width))
     })
+}
+
+/// Width of the first panel of `left` rows.
+fn widest(left: usize, most: usize) -> usize {
+    let is_width = |width: &usize| WIDTHS.contains(width) && *width <= most;
+    if left == 0 || is_width(&left) {
+        return left;
+    }
+    if left > 2 * most {
+        return most;
+    }
+    let mut enough = (left.div_ceil(2)..=most).filter(is_width);
+    let first = enough.clone().next().expect("`most` is a width");
+    enough.find(|width| is_width(&(left - width))).unwrap_or(first)
 }
 
 /// Runs of about `each` of `rows` rows, which have the same panels alone as together. The last one
@@ -38,22 +50,33 @@ mod tests {
 
     #[test]
     fn panels_cover_all_rows_in_order() {
-        for rows in 0..40 {
+        for rows in 0..60 {
             for most in [1, 2, 4, 6, 8, 12] {
                 let mut next = 0;
+                let mut widths = Vec::new();
                 for (start, width) in panels(rows, most) {
-                    assert!(
-                        start == next
-                            && (width == most || width.is_power_of_two())
-                            && width <= most
-                    );
+                    assert!(start == next && WIDTHS.contains(&width) && width <= most);
                     next += width;
+                    widths.push(width);
                 }
                 assert_eq!(next, rows);
-                let widths: Vec<usize> = panels(rows, most).map(|(_, width)| width).collect();
                 assert!(widths.is_sorted_by(|a, b| a >= b), "{widths:?}");
+                let fewest = rows.div_ceil(most);
+                assert!((fewest..=fewest + 1).contains(&widths.len()), "{widths:?}");
             }
         }
+    }
+
+    #[test]
+    fn the_last_panels_are_of_nearly_equal_width() {
+        let widths = |rows, most| panels(rows, most).map(|(_, width)| width).collect::<Vec<_>>();
+        assert_eq!(widths(7, 6), [4, 3]);
+        assert_eq!(widths(9, 6), [5, 4]);
+        assert_eq!(widths(13, 6), [6, 4, 3]);
+        assert_eq!(widths(5, 4), [3, 2]);
+        assert_eq!(widths(9, 12), [5, 4]);
+        assert_eq!(widths(15, 12), [12, 3]);
+        assert_eq!(widths(32, 12), [12, 12, 8]);
     }
 
     #[test]

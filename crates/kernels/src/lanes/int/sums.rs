@@ -181,6 +181,11 @@ macro_rules! parts_are_sums {
 }
 pub(super) use parts_are_sums;
 
+/// A value on the stack of a function. What its registers do not hold lies within cache lines then;
+/// the compiler alone aligns it to 16 bytes only.
+#[repr(align(64))]
+pub(crate) struct CacheLine;
+
 /// `IntLanes::enter` of the lanes `$lanes`: a function compiled for their instruction set.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! enter {
@@ -190,6 +195,7 @@ macro_rules! enter {
             $crate::isa::features! { $lanes compiled
                 #[inline(never)]
                 fn shell<T: Task>(task: T) -> T::Output {
+                    std::hint::black_box(&$crate::lanes::int::sums::CacheLine);
                     task.run::<$lanes>()
                 }
             }

@@ -27,10 +27,29 @@ pub(super) fn code_layout(ty: &QuantType) -> CodeLayout {
 
 /// Bytes of a group of sixteen rows.
 pub(super) fn group_bytes(layout: CodeLayout, cols: usize) -> usize {
-    let blocks = cols / BLOCK;
-    with_code_layout!(layout, P, S => {
-        blocks.div_ceil(SPAN) * S::BYTES + blocks * code_bytes::<P>()
-    })
+    with_code_layout!(layout, P, S => BlockBytes::of::<P, S>().bytes(cols / BLOCK))
+}
+
+/// Bytes from one part of a group to the next.
+#[derive(Clone, Copy)]
+pub(super) struct BlockBytes {
+    /// Scales of a span.
+    pub scales: usize,
+    /// Codes of a block.
+    pub codes: usize,
+}
+
+impl BlockBytes {
+    #[inline(always)]
+    pub fn of<P: Planes, S: Scales>() -> Self {
+        Self { scales: S::BYTES, codes: code_bytes::<P>() }
+    }
+
+    /// Bytes of `blocks` blocks from the first of a span on.
+    #[inline(always)]
+    pub fn bytes(self, blocks: usize) -> usize {
+        blocks.div_ceil(SPAN) * self.scales + blocks * self.codes
+    }
 }
 
 /// Bytes of the codes of a block of sixteen rows.

@@ -13,12 +13,14 @@ pub(super) trait Planes {
     const WORDS: usize;
     /// Bytes after the words: 0, 1 or 2.
     const NARROW: usize = 0;
-    /// Codes cost more than the products of a few rows with them.
-    const COSTLY: bool = false;
     /// The largest magnitude of a code.
     const MAX_CODE: u32;
     /// Codes are signed bytes.
     const SIGNED: bool = false;
+    /// Codes are bytes already.
+    const BYTES: bool = false;
+    /// Codes cost more than the products of a few rows with them.
+    const COSTLY: bool = false;
     /// Zero is this power of two, if any, where there is no centre ([`IntRows::CENTRE`]).
     const OFFSET: Option<u32> = None;
 
@@ -95,6 +97,7 @@ impl Planes for SignedBytes {
     const WORDS: usize = 8;
     const MAX_CODE: u32 = 128;
     const SIGNED: bool = true;
+    const BYTES: bool = true;
 
     #[inline(always)]
     fn words(quads: [u32; 8]) -> [u32; 8] {

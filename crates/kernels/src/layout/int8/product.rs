@@ -3,10 +3,10 @@
 
 use super::activations::RECORD;
 use super::code_layouts::with_code_layout;
-use super::packed::{code_bytes, code_layout, group_bytes};
+use super::packed::{BlockBytes, code_layout, group_bytes};
 use super::parts::{Planes, Scales};
-use super::tile::{Ahead, Sums};
-use super::unpacked::{UNPACKED, Unpacked, unpack, unpacked_bytes};
+use super::tile::{self, Ahead, Sums};
+use super::unpacked::{SCRATCH, UnpackedForm, Unpacking, form, with_unpacked};
 #[cfg(target_arch = "aarch64")]
 use crate::lanes::int::neon::{Neon, NeonDot};
 use crate::lanes::int::scalar::ScalarInt;
@@ -25,20 +25,24 @@ use std::ops::Range;
 /// Bytes of activations that stay in a core's cache while weights pass over them.
 const CACHED: usize = 640 << 10;
 
-/// Blocks of weights that pass over a panel at a time: the panel stays in the nearest cache.
+/// Rows from which many groups of weights stay in a core's cache while a panel, in the nearest one,
+/// passes over them. Of fewer rows, all panels pass over some blocks of a group.
+const MANY: usize = 64;
+
+/// Blocks of weights that a panel passes over at a time, where it does not pass only once. Of fewer
+/// than `MANY` rows, half as many: nothing has asked for the first of a tile.
 const RUN: usize = 4 * SPAN;
+const SHORT_RUN: usize = 2 * SPAN;
 
-/// Rows from which weights are held.
-const MANY: usize = 16;
-
-/// Most sums of a register tile: rows by groups.
+/// Most rows of a panel.
 const PANEL: usize = 12;
 
-/// Most groups that pass over a panel together.
-const GROUPS: usize = 2;
+/// Most sums that are added to at a time.
+const SUMS: usize = HELD_GROUPS * PANEL;
 
-/// How far ahead of the products of one panel weights are asked for, in bytes.
-const AHEAD: usize = 1536;
+/// How far ahead of the only pass over them weights are asked for, in bytes. A quarter does not
+/// hide the latency of memory while eight rows are computed; twice as much changes nothing.
+const AHEAD: usize = 6 << 10;
 
 int_dispatch! {
     /// Computes the outputs of `tile`, as [`Layout::product`](super::Layout::product).
@@ -51,157 +55,164 @@ int_dispatch! {
 
 #[inline(always)]
 fn body<I: Tiles>(inputs: Inputs<'_>, weights: Weights<'_>, tile: &mut Tile<'_, f32>) {
-    with_code_layout!(code_layout(weights.ty), P, S => product::<I, P, S>(inputs, weights, tile));
-}
-
-#[inline(always)]
-fn product<I: Tiles, P: Planes, S: Scales>(
-    inputs: Inputs<'_>,
-    weights: Weights<'_>,
-    tile: &mut Tile<'_, f32>,
-) {
-    let stride = group_bytes(code_layout(weights.ty), weights.cols);
-    let groups = Groups::new(&weights, stride, tile);
-    let row_bytes = 4 * words(1, weights.cols);
-    for rows in runs(inputs.rows, I::ROWS, (CACHED / row_bytes).max(MANY)) {
-        let few = rows.end - narrow_rows(rows.len(), I::ROWS, I::WIDE);
-        let wide = rows.start..few;
-        if rows.len() < MANY {
-            product_packed::<I, P, S>(inputs, wide, 1, &groups, tile);
-        } else if S::HALVES || P::COSTLY {
-            product_unpacked::<I, P, S>(inputs, wide, &groups, tile);
+    let layout = code_layout(weights.ty);
+    let form = form(layout);
+    let groups = Groups::new(&weights, group_bytes(layout, weights.cols), tile);
+    let most = (CACHED / (4 * words(1, weights.cols))).max(MANY);
+    for rows in runs(inputs.rows, I::ROWS, most) {
+        let panels = Panels { inputs, rows };
+        if I::unpacks(form, inputs.rows) {
+            with_unpacked!(form, P, S => {
+                let unpacking = Unpacking::of::<I>(layout);
+                panels.product::<I, P, S>(Some(unpacking), &groups, tile);
+            });
         } else {
-            product_held::<I, P, S>(inputs, wide, &groups, tile);
-        }
-        product_packed::<I, P, S>(inputs, few..rows.end, I::GROUPS, &groups, tile);
-    }
-}
-
-/// How many of `rows` rows are in panels narrower than `wide`.
-#[inline(always)]
-fn narrow_rows(rows: usize, most: usize, wide: usize) -> usize {
-    let mut narrow = 0;
-    for (_, width) in panels(rows, most) {
-        narrow += if width < wide { width } else { 0 };
-    }
-    narrow
-}
-
-/// What one of some passes over all blocks of a run prefetches: one pass alone its own weights,
-/// several a part each of the groups that come next.
-fn ahead(groups: &Groups, run: &BlockRun<'_>, (pass, passes): (usize, usize)) -> Ahead {
-    let bytes = groups.stride() / passes;
-    let offset = if passes == 1 { AHEAD } else { groups.stride() + pass * bytes };
-    Ahead { offset, bytes: bytes.div_ceil(run.blocks.len()) }
-}
-
-/// Outputs of `rows` with weights as they are packed, of `together` groups at a time.
-#[inline(always)]
-fn product_packed<I: Tiles, P: Planes, S: Scales>(
-    inputs: Inputs<'_>,
-    rows: Range<usize>,
-    together: usize,
-    groups: &Groups,
-    tile: &mut Tile<'_, f32>,
-) {
-    // Each of the groups computed together walks through its own part of the tile.
-    let apart = groups.count.div_ceil(together);
-    let passes = panels(rows.len(), I::ROWS).count();
-    let mut sums = [[0.0; GROUP]; PANEL];
-    for group in 0..apart {
-        let places = std::array::from_fn(|n| group + n * apart);
-        let weights = places.map(|place| groups.bytes(place));
-        let mut run = BlockRun { inputs, blocks: 0..inputs.cols / BLOCK, weights, ahead: None };
-        for (pass, (panel, width)) in panels(rows.len(), I::ROWS).enumerate() {
-            if inputs.rows < MANY {
-                run.ahead = Some(ahead(groups, &run, (pass, passes)));
-            }
-            let (row, sums) = (rows.start + panel, &mut sums[..width * together]);
-            I::add::<P, S>(&run, row, width, sums);
-            put_sums(tile, row, &places[..together], sums);
+            with_code_layout!(layout, P, S => panels.product::<I, P, S>(None, &groups, tile));
         }
     }
 }
 
-/// The same with weights that are held.
-#[inline(always)]
-fn product_held<I: Tiles, P: Planes, S: Scales>(
-    inputs: Inputs<'_>,
+/// Some panels of inputs.
+struct Panels<'a> {
+    inputs: Inputs<'a>,
     rows: Range<usize>,
-    groups: &Groups,
-    tile: &mut Tile<'_, f32>,
-) {
-    let stride = groups.stride();
-    for held in held_groups(groups.count, stride, 1) {
-        let held = HeldGroups {
-            place: held.start,
-            count: held.len(),
-            at: groups.bytes(held.start),
-            stride,
-        };
-        held.product::<I, P, S>(inputs, rows.clone(), tile);
+}
+
+impl Panels<'_> {
+    /// First row and width of each panel.
+    #[inline(always)]
+    fn panels<I: Tiles>(&self) -> impl Iterator<Item = (usize, usize)> {
+        let first = self.rows.start;
+        panels(self.rows.len(), I::ROWS).map(move |(row, width)| (first + row, width))
     }
-}
 
-/// The same with weights that are unpacked once for all of `rows`.
-#[inline(always)]
-fn product_unpacked<I: Tiles, P: Planes, S: Scales>(
-    inputs: Inputs<'_>,
-    rows: Range<usize>,
-    groups: &Groups,
-    tile: &mut Tile<'_, f32>,
-) {
-    let blocks = inputs.cols / BLOCK;
-    let stride = unpacked_bytes::<P, S>(blocks);
-    UNPACKED.with_borrow_mut(|unpacked| {
-        for held in held_groups(groups.count, stride, 1) {
-            let memory = unpacked.fit(held.len() * stride);
-            for (group, to) in held.clone().zip(memory.chunks_exact_mut(stride)) {
-                // SAFETY: `Layout::product` checked the weights to have all groups of the tile,
-                // each with all blocks of the inputs.
-                unsafe { unpack::<I, P, S>(groups.bytes(group), blocks, to) };
-            }
-            let held =
-                HeldGroups { place: held.start, count: held.len(), at: memory.as_ptr(), stride };
-            held.product::<I, Unpacked<P>, Unpacked<S>>(inputs, rows.clone(), tile);
-        }
-    });
-}
-
-/// Groups of weights that stay in a core's cache.
-struct HeldGroups {
-    /// Place of the first one in the tile.
-    place: usize,
-    count: usize,
-    /// Address of the first one, and bytes from one to the next.
-    at: *const u8,
-    stride: usize,
-}
-
-impl HeldGroups {
-    /// Outputs of `rows`: those of a panel one after the other, so that they are written side by
-    /// side.
+    /// Outputs with weights whose planes and scales are `P` and `S`, by unpacking if it is given.
     #[inline(always)]
     fn product<I: Tiles, P: Planes, S: Scales>(
         &self,
-        inputs: Inputs<'_>,
-        rows: Range<usize>,
+        unpacking: Option<Unpacking>,
+        groups: &Groups,
         tile: &mut Tile<'_, f32>,
     ) {
-        let all = inputs.cols / BLOCK;
-        let mut sums = [[0.0; GROUP]; HELD_GROUPS * PANEL];
-        for (panel, width) in panels(rows.len(), I::ROWS) {
-            let row = rows.start + panel;
+        // The second condition is a constant, and leaves out code that is never reached.
+        if self.inputs.rows < MANY || I::UNPACKS && !P::BYTES {
+            self.product_of_some::<I, P, S>(unpacking, groups, tile);
+        } else {
+            self.product_of_many::<I, P, S>(unpacking, groups, tile);
+        }
+    }
+
+    /// Outputs of few panels: some blocks of weights at a time, unpacked once for all panels, while
+    /// the next are prefetched. A single panel passes over all of them.
+    #[inline(always)]
+    fn product_of_some<I: Tiles, P: Planes, S: Scales>(
+        &self,
+        unpacking: Option<Unpacking>,
+        groups: &Groups,
+        tile: &mut Tile<'_, f32>,
+    ) {
+        let mut passes = 0;
+        for (_, width) in self.panels::<I>() {
+            passes += tile::passes::<I>(width);
+        }
+        let all = self.inputs.cols / BLOCK;
+        let once = passes == 1 && unpacking.is_none();
+        let run = if once { all } else { SHORT_RUN };
+        let packed = unpacking.map_or(BlockBytes::of::<P, S>(), |unpacking| unpacking.packed);
+        let bytes = unpacking.map_or(0, |unpacking| unpacking.unpacked.bytes(SHORT_RUN));
+        SCRATCH.with_borrow_mut(|scratch| {
+            let (memory, sums) = scratch.fit::<SUMS>(bytes);
+            for group in 0..groups.count {
+                for first in (0..all).step_by(run) {
+                    let blocks = first..all.min(first + run);
+                    let at = groups.bytes(group).wrapping_add(packed.bytes(first));
+                    let bytes = packed.bytes(blocks.len());
+                    let later = if once { AHEAD } else { bytes };
+                    let next = Ahead { from: at.wrapping_add(later), bytes };
+                    let mut run =
+                        BlockRun { inputs: self.inputs, blocks, weights: at, ahead: None };
+                    if let Some(unpacking) = unpacking {
+                        // SAFETY: `Layout::product` checked the weights to have all groups of the
+                        // tile, each with all blocks of the inputs.
+                        unsafe { unpacking.unpack(at, run.blocks.len(), memory) };
+                        run.weights = memory.as_ptr();
+                    }
+                    self.add::<I, P, S>(run, (next, passes), sums);
+                }
+                put_sums(tile, self.rows.start, &[group], &sums[..self.rows.len()]);
+            }
+        });
+    }
+
+    /// Adds a run of blocks to the sums of all rows. Blocks pass `passes` times, while the next are
+    /// prefetched.
+    #[inline(always)]
+    fn add<I: Tiles, P: Planes, S: Scales>(
+        &self,
+        mut run: BlockRun<'_>,
+        (next, passes): (Ahead, usize),
+        sums: &mut [[f32; GROUP]],
+    ) {
+        let mut pass = 0;
+        for (row, width) in self.panels::<I>() {
+            let own = pass..pass + tile::passes::<I>(width);
+            pass = own.end;
+            run.ahead = Some(next.part(own, passes));
+            I::add::<P, S>(&run, row, width, &mut sums[row - self.rows.start..][..width]);
+        }
+    }
+
+    /// Outputs of many panels, those of a panel one after the other, so that they are written side
+    /// by side.
+    #[inline(always)]
+    fn product_of_many<I: Tiles, P: Planes, S: Scales>(
+        &self,
+        unpacking: Option<Unpacking>,
+        groups: &Groups,
+        tile: &mut Tile<'_, f32>,
+    ) {
+        let all = self.inputs.cols / BLOCK;
+        let each = unpacking.map_or(BlockBytes::of::<P, S>(), |unpacking| unpacking.unpacked);
+        let stride = each.bytes(all);
+        SCRATCH.with_borrow_mut(|scratch| {
+            for held in held_groups(groups.count, stride, 1) {
+                let bytes = if unpacking.is_some() { held.len() * stride } else { 0 };
+                let (memory, sums) = scratch.fit::<SUMS>(bytes);
+                let mut at = groups.bytes(held.start);
+                if let Some(unpacking) = unpacking {
+                    for (group, to) in held.clone().zip(memory.chunks_exact_mut(stride)) {
+                        // SAFETY: as above.
+                        unsafe { unpacking.unpack(groups.bytes(group), all, to) };
+                    }
+                    at = memory.as_ptr();
+                }
+                self.add_held::<I, P, S>(held, (at, each), sums, tile);
+            }
+        });
+    }
+
+    /// Outputs of the groups `held`, of which the first is at `at`.
+    #[inline(always)]
+    fn add_held<I: Tiles, P: Planes, S: Scales>(
+        &self,
+        held: Range<usize>,
+        (at, each): (*const u8, BlockBytes),
+        sums: &mut [[f32; GROUP]],
+        tile: &mut Tile<'_, f32>,
+    ) {
+        let all = self.inputs.cols / BLOCK;
+        for (row, width) in self.panels::<I>() {
             for first in (0..all).step_by(RUN) {
                 let blocks = first..all.min(first + RUN);
-                let offset = first / SPAN * (S::BYTES + SPAN * code_bytes::<P>());
-                for (group, sums) in sums.chunks_exact_mut(width).take(self.count).enumerate() {
-                    let weights = self.at.wrapping_add(group * self.stride + offset);
-                    let weights = [weights; GROUPS];
-                    let run = BlockRun { inputs, blocks: blocks.clone(), weights, ahead: None };
-                    I::add_wide::<P, S>(&run, row, width, sums);
-                    if blocks.end == all {
-                        put_sums(tile, row, &[self.place + group], sums);
+                let at = at.wrapping_add(each.bytes(first));
+                let sums = sums.chunks_exact_mut(width);
+                for ((index, group), sums) in held.clone().enumerate().zip(sums) {
+                    let weights = at.wrapping_add(index * each.bytes(all));
+                    let (inputs, blocks) = (self.inputs, blocks.clone());
+                    let run = BlockRun { inputs, blocks, weights, ahead: None };
+                    I::add::<P, S>(&run, row, width, sums);
+                    if run.blocks.end == all {
+                        put_sums(tile, row, &[group], sums);
                     }
                 }
             }
@@ -209,140 +220,117 @@ impl HeldGroups {
     }
 }
 
-/// A run of blocks of all rows of inputs, and of some groups of weights with the address of the
-/// first block of each.
+/// A run of blocks of all rows of inputs, and of a group of weights with the address of its first
+/// block.
 struct BlockRun<'a> {
     inputs: Inputs<'a>,
     blocks: Range<usize>,
-    weights: [*const u8; GROUPS],
+    weights: *const u8,
     /// As in [`Sums`].
     ahead: Option<Ahead>,
 }
 
 impl BlockRun<'_> {
-    /// Adds the products of a panel of `M` rows from `row` and `N` groups to `sums`: those of the
-    /// groups one after the other, row by row. The first run of blocks begins from zero.
+    /// Adds the products of a panel of `M` rows from `row` to `sums`. The first run of blocks
+    /// begins from zero.
     #[inline(always)]
-    fn add_panel<I: IntLanes, P: Planes, S: Scales, const N: usize, const M: usize>(
+    fn add_panel<I: IntLanes, P: Planes, S: Scales, const M: usize>(
         &self,
         row: usize,
         sums: &mut [[f32; GROUP]],
     ) {
         let panel = &self.inputs.words[row * self.inputs.cols / BLOCK * RECORD..];
         let panel = &panel[M * self.blocks.start * RECORD..][..M * self.blocks.len() * RECORD];
-        I::enter(Sums::<P, S, N, M> {
+        I::enter(Sums::<P, S, M> {
             panel: panel.as_ptr(),
-            weights: self.weights.first_chunk().expect("as many groups as any tile has"),
+            weights: self.weights,
             blocks: self.blocks.len(),
             goes_on: self.blocks.start > 0,
             ahead: self.ahead,
-            sums: &mut sums[..M * N],
+            sums: sums.first_chunk_mut().expect("a sum for each output"),
             layout: PhantomData,
         });
     }
 }
 
-/// Which register tiles an instruction set has: one group of weights passes alone over a panel of
-/// `WIDE` rows or more, `GROUPS` of them pass together over one of fewer, and `add` adds them up.
-/// Only what is named here is compiled.
+/// Which register tiles an instruction set has. Only what is named here is compiled.
 trait Tiles: IntLanes {
-    const WIDE: usize;
-    const GROUPS: usize;
+    /// All codes are unpacked for `MANY` rows.
+    const UNPACKS: bool;
+
+    /// Weights of a form are unpacked for `rows` rows.
+    fn unpacks(form: UnpackedForm, rows: usize) -> bool;
+
+    /// Adds the products of a panel of `width` rows from `row` on.
     fn add<P: Planes, S: Scales>(
         run: &BlockRun<'_>,
         row: usize,
         width: usize,
         sums: &mut [[f32; GROUP]],
     );
-    /// As `add`, of panels of `WIDE` rows or more.
-    fn add_wide<P: Planes, S: Scales>(
-        run: &BlockRun<'_>,
-        row: usize,
-        width: usize,
-        sums: &mut [[f32; GROUP]],
-    ) {
-        Self::add::<P, S>(run, row, width, sums);
-    }
 }
 
-impl Tiles for ScalarInt {
-    const WIDE: usize = 1;
-    const GROUPS: usize = 1;
-
-    fn add<P: Planes, S: Scales>(
-        run: &BlockRun<'_>,
-        row: usize,
-        _width: usize,
-        sums: &mut [[f32; GROUP]],
-    ) {
-        run.add_panel::<Self, P, S, 1, 1>(row, sums);
-    }
-}
-
-/// One group alone, of which AVX2's tile takes half at a time.
-macro_rules! tiles_of_one_group {
-    ($lanes:ty: $($most:literal)?) => {
+/// The widths of panels of packed codes and of those of bytes; whether all are bytes with `MANY`
+/// rows, and which are unpacked for how many: by default all, for more than a panel of packed
+/// codes has.
+macro_rules! tiles {
+    ($lanes:ty: packed $($few:literal)*, bytes $($width:literal)*) => {
+        tiles!($lanes: packed $($few)*, bytes $($width)*, unpacked true, |form, rows| {
+            !form.bytes && ![$($few),*].contains(&rows)
+        });
+    };
+    (
+        $lanes:ty: packed $($few:literal)*, bytes $($width:literal)*, unpacked $many:literal,
+        |$form:ident, $rows:ident| $unpacks:expr
+    ) => {
         impl Tiles for $lanes {
-            const WIDE: usize = 1;
-            const GROUPS: usize = 1;
+            const UNPACKS: bool = $many;
 
+            #[inline(always)]
+            fn unpacks($form: UnpackedForm, $rows: usize) -> bool {
+                $unpacks
+            }
+
+            #[inline(always)]
             fn add<P: Planes, S: Scales>(
                 run: &BlockRun<'_>,
                 row: usize,
                 width: usize,
                 sums: &mut [[f32; GROUP]],
             ) {
-                match width {
-                    $($most => run.add_panel::<Self, P, S, 1, $most>(row, sums),)?
-                    4 => run.add_panel::<Self, P, S, 1, 4>(row, sums),
-                    2 => run.add_panel::<Self, P, S, 1, 2>(row, sums),
-                    _ => run.add_panel::<Self, P, S, 1, 1>(row, sums),
+                // Not one `match`, of which all tiles would be compiled.
+                if P::BYTES {
+                    match width {
+                        $($width => run.add_panel::<Self, P, S, $width>(row, sums),)*
+                        _ => unreachable!("no panel of bytes has {width} rows"),
+                    }
+                } else {
+                    match width {
+                        $($few => run.add_panel::<Self, P, S, $few>(row, sums),)*
+                        _ => unreachable!("no panel of packed codes has {width} rows"),
+                    }
                 }
             }
         }
     };
 }
 
+tiles!(ScalarInt: packed 1, bytes 1);
+// Of a group, AVX2's tile takes half at a time where there are more than two rows.
 #[cfg(target_arch = "x86_64")]
-tiles_of_one_group!(Avx2: 6);
+tiles!(Avx2: packed 1 2 3 4, bytes 1 2 3 4 5 6);
+// With dot products of bytes there is time to unpack codes for a few panels.
 #[cfg(target_arch = "x86_64")]
-tiles_of_one_group!(AvxVnni:);
+tiles!(AvxVnni: packed 1 2 3 4, bytes 1 2 3 4, unpacked true, |form, rows| {
+    !form.bytes && rows > if form.costly { 4 } else { 16 }
+});
+// Twelve rows leave all sums in registers, integers and f32, and most codes are unpacked beside the
+// products.
+#[cfg(target_arch = "x86_64")]
+tiles!(Avx512Vnni: packed 1 2 3 4 5 6 8 12, bytes 1 2 3 4 5 6 8 12, unpacked false, |form, rows| {
+    form.costly && rows > 24
+});
 #[cfg(target_arch = "aarch64")]
-tiles_of_one_group!(Neon:);
+tiles!(Neon: packed 1 2 3 4, bytes 1 2 3 4);
 #[cfg(target_arch = "aarch64")]
-tiles_of_one_group!(NeonDot:);
-
-/// Twelve rows by one group leave all sums in registers, integers and f32, and read codes least
-/// often. Few rows read two groups side by side: two streams, of which each is prefetched.
-#[cfg(target_arch = "x86_64")]
-impl Tiles for Avx512Vnni {
-    const WIDE: usize = 8;
-    const GROUPS: usize = 2;
-
-    fn add<P: Planes, S: Scales>(
-        run: &BlockRun<'_>,
-        row: usize,
-        width: usize,
-        sums: &mut [[f32; GROUP]],
-    ) {
-        match width {
-            4 => run.add_panel::<Self, P, S, 2, 4>(row, sums),
-            2 => run.add_panel::<Self, P, S, 2, 2>(row, sums),
-            1 => run.add_panel::<Self, P, S, 2, 1>(row, sums),
-            _ => Self::add_wide::<P, S>(run, row, width, sums),
-        }
-    }
-
-    fn add_wide<P: Planes, S: Scales>(
-        run: &BlockRun<'_>,
-        row: usize,
-        width: usize,
-        sums: &mut [[f32; GROUP]],
-    ) {
-        match width {
-            12 => run.add_panel::<Self, P, S, 1, 12>(row, sums),
-            8 => run.add_panel::<Self, P, S, 1, 8>(row, sums),
-            _ => unreachable!("a panel of {width} rows is narrow"),
-        }
-    }
-}
+tiles!(NeonDot: packed 1 2 3 4, bytes 1 2 3 4);

@@ -4,12 +4,14 @@
 use super::activations::{RECORD, word};
 use super::packed::code_bytes;
 use super::parts::{At, Planes, Scales, zero};
+use super::unpacked::lowered;
 use crate::lanes::LANES;
 use crate::lanes::int::{IntLanes, IntRows, Task};
 use crate::lanes::widen::LanePart;
 use crate::layout::operands::GROUP;
 use crate::quant::SPAN;
 use std::marker::PhantomData;
+use std::ops::Range;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
@@ -18,66 +20,76 @@ const LINE: usize = 64;
 /// few rows to hide it.
 #[derive(Clone, Copy)]
 pub(super) struct Ahead {
-    /// Where they begin, from the first block of the products on, in bytes.
-    pub offset: usize,
-    /// Bytes for each block of the products.
+    pub from: *const u8,
     pub bytes: usize,
 }
 
-/// The work of one register tile: `M` rows of activations, a panel, by `N` groups of weights,
-/// all of `blocks` blocks.
-pub(super) struct Sums<'a, P, S, const N: usize, const M: usize> {
+impl Ahead {
+    /// What some of `all` passes ask for, each for as large a part as the others.
+    #[inline(always)]
+    pub fn part(self, passes: Range<usize>, all: usize) -> Self {
+        let (from, to) = (passes.start * self.bytes / all, passes.end * self.bytes / all);
+        Self { from: self.from.wrapping_add(from), bytes: to - from }
+    }
+}
+
+/// How often the weights of a group pass over a panel of `width` rows: the lanes of few rows leave
+/// registers for the whole group.
+#[inline(always)]
+pub(super) const fn passes<I: IntLanes>(width: usize) -> usize {
+    if width <= 2 { 1 } else { LANES / I::Tile::WIDTH }
+}
+
+/// The work of one register tile: `M` rows of activations, a panel, by a group of weights, both of
+/// `blocks` blocks.
+pub(super) struct Sums<'a, P, S, const M: usize> {
     /// Records of the blocks.
     pub panel: *const u32,
-    /// The first block of each group.
-    pub weights: &'a [*const u8; N],
+    /// The first block.
+    pub weights: *const u8,
     pub blocks: usize,
     /// `sums` has those of the blocks before.
     pub goes_on: bool,
-    /// Weights of each group to prefetch.
     pub ahead: Option<Ahead>,
-    /// `[M, N]` groups of outputs.
-    pub sums: &'a mut [[f32; GROUP]],
+    pub sums: &'a mut [[f32; GROUP]; M],
     pub layout: PhantomData<(P, S)>,
 }
 
-impl<P: Planes, S: Scales, const N: usize, const M: usize> Task for Sums<'_, P, S, N, M> {
+impl<P: Planes, S: Scales, const M: usize> Task for Sums<'_, P, S, M> {
     type Output = ();
 
     #[inline(always)]
     fn run<I: IntLanes>(mut self) {
-        // Few rows leave registers for the whole group, which passes once.
-        if M <= 2 {
+        let passes = passes::<I>(M);
+        if passes == 1 {
             return self.add_rows::<I>(0);
         }
-        for row in (0..LANES).step_by(I::Tile::WIDTH) {
-            self.add_rows::<I::Tile>(row);
+        let ahead = self.ahead;
+        for pass in 0..passes {
+            self.ahead = ahead.map(|ahead| ahead.part(pass..pass + 1, passes));
+            self.add_rows::<I::Tile>(pass * I::Tile::WIDTH);
         }
     }
 }
 
-impl<P: Planes, S: Scales, const N: usize, const M: usize> Sums<'_, P, S, N, M> {
-    /// Adds up the outputs of weight rows from `row` of each group on.
+impl<P: Planes, S: Scales, const M: usize> Sums<'_, P, S, M> {
+    /// Adds up the outputs of weight rows from `row` of the group on.
     #[inline(always)]
     fn add_rows<I: IntRows>(&mut self, row: usize) {
-        let mut sums = [[I::Float::splat(0.0); N]; M];
+        let mut sums = [I::Float::splat(0.0); M];
         // SAFETY: each of `self.sums` has sixteen values, of which `row` begins a part. The
         // weights have all groups of the tile, each with all blocks of the inputs, as
         // `Layout::product` checked, and `unpack` had space for the unpacked ones; the panel was
         // sliced.
         unsafe {
             if self.goes_on {
-                for (m, sums) in sums.iter_mut().enumerate() {
-                    for (n, sum) in sums.iter_mut().enumerate() {
-                        *sum = I::Float::load_at(self.sums[m * N + n].as_ptr().add(row));
-                    }
+                for (sum, from) in sums.iter_mut().zip(self.sums.iter()) {
+                    *sum = I::Float::load_at(from.as_ptr().add(row));
                 }
             }
-            add_blocks::<I, P, S, N, M>(self, row, &mut sums);
-            for (m, sums) in sums.iter().enumerate() {
-                for (n, sum) in sums.iter().enumerate() {
-                    sum.store_at(self.sums[m * N + n].as_mut_ptr().add(row));
-                }
+            add_blocks::<I, P, S, M>(self, row, &mut sums);
+            for (sum, to) in sums.iter().zip(self.sums.iter_mut()) {
+                sum.store_at(to.as_mut_ptr().add(row));
             }
         }
     }
@@ -105,33 +117,28 @@ impl<I: IntRows, P: Planes, S: Scales> Quads<I, P, S> {
 /// Adds quad `J` of a block to the integer sums.
 ///
 /// # Safety
-/// A block of weights must be readable for each of `held`, a record of `M` rows at `x`.
+/// A block of weights must be readable for `held`, a record of `M` rows at `x`.
 #[inline(always)]
-unsafe fn quad<I: IntRows, P: Planes, S: Scales, const N: usize, const M: usize, const J: usize>(
+unsafe fn quad<I: IntRows, P: Planes, S: Scales, const M: usize, const J: usize>(
     x: *const u32,
-    held: &[P::Held<I>; N],
-    sums: &mut [[I::Sums; N]; M],
-    parts: &mut [[I::Part; N]; M],
+    held: P::Held<I>,
+    sums: &mut [I::Sums; M],
+    parts: &mut [I::Part; M],
 ) {
     // SAFETY: the caller's promise.
     unsafe {
-        let mut w = [P::codes::<I, J>(held[0]); N];
-        for n in 1..N {
-            w[n] = P::codes::<I, J>(held[n]);
-        }
-        for (m, (sums, parts)) in sums.iter_mut().zip(parts).enumerate() {
+        let w = P::codes::<I, J>(held);
+        for (m, (sum, part)) in sums.iter_mut().zip(parts).enumerate() {
             let quad = *x.add(J * M + m) as i32;
-            for ((sum, part), w) in sums.iter_mut().zip(parts).zip(w) {
-                if J.is_multiple_of(Quads::<I, P, S>::PER_PART) {
-                    *part = I::open(*sum);
-                }
-                *part = match P::SIGNED {
-                    true => I::dot_signed(*part, w, quad),
-                    false => I::dot(*part, w, quad),
-                };
-                if (J + 1).is_multiple_of(Quads::<I, P, S>::PER_PART) {
-                    *sum = I::close(*sum, *part);
-                }
+            if J.is_multiple_of(Quads::<I, P, S>::PER_PART) {
+                *part = I::open(*sum);
+            }
+            *part = match P::SIGNED {
+                true => I::dot_signed(*part, w, quad),
+                false => I::dot(*part, w, quad),
+            };
+            if (J + 1).is_multiple_of(Quads::<I, P, S>::PER_PART) {
+                *sum = I::close(*sum, *part);
             }
         }
     }
@@ -143,99 +150,84 @@ unsafe fn quad<I: IntRows, P: Planes, S: Scales, const N: usize, const M: usize,
 /// # Safety
 /// A record of `M` rows must be readable at `x`.
 #[inline(always)]
-unsafe fn start<I: IntRows, P: Planes, const N: usize, const M: usize>(
-    x: *const u32,
-    part: usize,
-) -> [[I::Sums; N]; M] {
-    let mut sums = [[I::start(); N]; M];
+unsafe fn start<I: IntRows, P: Planes, const M: usize>(x: *const u32, part: usize) -> [I::Sums; M] {
+    let mut sums = [I::start(); M];
     if let Some(zero) = zero::<I, P>() {
-        for (m, sums) in sums.iter_mut().enumerate() {
+        for (m, sum) in sums.iter_mut().enumerate() {
             // SAFETY: the caller's promise.
-            *sums = [unsafe { I::start_at(x.add((word::TOTAL + part) * M + m), zero) }; N];
+            *sum = unsafe { I::start_at(x.add((word::TOTAL + part) * M + m), zero) };
         }
     }
     sums
 }
 
-/// Adds the blocks of `M` rows and of the weight rows from `row` of `N` groups to their sums.
+/// Adds the blocks of `M` rows and of the weight rows from `row` of a group to their sums.
 ///
 /// # Safety
-/// All blocks must be readable in each group and in the panel.
+/// All blocks must be readable in the group and in the panel.
 #[inline(always)]
-unsafe fn add_blocks<I: IntRows, P: Planes, S: Scales, const N: usize, const M: usize>(
-    work: &Sums<'_, P, S, N, M>,
+unsafe fn add_blocks<I: IntRows, P: Planes, S: Scales, const M: usize>(
+    work: &Sums<'_, P, S, M>,
     row: usize,
-    acc: &mut [[I::Float; N]; M],
+    acc: &mut [I::Float; M],
 ) {
-    // The first rows ask for all.
-    let ahead = work.ahead.filter(|_| row == 0);
     let mut asked = 0;
     let mut x = work.panel;
-    let mut scales = *work.weights;
-    let mut codes = *work.weights;
+    let (mut scales, mut codes) = (work.weights, work.weights);
     for block in 0..work.blocks {
         if block % SPAN == 0 {
             scales = codes;
-            for at in &mut codes {
-                *at = at.wrapping_add(S::BYTES);
-            }
+            codes = codes.wrapping_add(S::BYTES);
         }
-        if let Some(Ahead { offset, bytes }) = ahead {
-            while asked < (block + 1) * bytes {
-                for at in work.weights {
-                    I::Float::prefetch(at.wrapping_add(offset + asked));
-                }
+        if let Some(Ahead { from, bytes }) = work.ahead {
+            while asked * work.blocks < (block + 1) * bytes {
+                I::Float::prefetch(from.wrapping_add(asked));
                 asked += LINE;
             }
         }
         // SAFETY: `block < blocks`, and the pointers advance a block at a time.
         unsafe {
-            let at = Scaling { scales: &scales, block: block % SPAN, row, x };
-            let mut held = [P::held::<I>(codes[0].wrapping_add(4 * row), row); N];
-            for n in 1..N {
-                held[n] = P::held::<I>(codes[n].wrapping_add(4 * row), row);
-            }
-            let mut parts = [[I::open(I::zero()); N]; M];
+            let at = Scaling { scales, block: block % SPAN, row, x };
+            let held = P::held::<I>(codes.wrapping_add(4 * row), row);
+            let mut parts = [I::open(I::zero()); M];
             if S::HALVES {
-                let mut a = start::<I, P, N, M>(x, 1);
-                quad::<I, P, S, N, M, 0>(x, &held, &mut a, &mut parts);
-                quad::<I, P, S, N, M, 1>(x, &held, &mut a, &mut parts);
-                quad::<I, P, S, N, M, 2>(x, &held, &mut a, &mut parts);
-                quad::<I, P, S, N, M, 3>(x, &held, &mut a, &mut parts);
+                let mut a = start::<I, P, M>(x, 1);
+                quad::<I, P, S, M, 0>(x, held, &mut a, &mut parts);
+                quad::<I, P, S, M, 1>(x, held, &mut a, &mut parts);
+                quad::<I, P, S, M, 2>(x, held, &mut a, &mut parts);
+                quad::<I, P, S, M, 3>(x, held, &mut a, &mut parts);
                 let first = at.first::<I, P, S, M>(&a);
-                let mut b = start::<I, P, N, M>(x, 2);
-                quad::<I, P, S, N, M, 4>(x, &held, &mut b, &mut parts);
-                quad::<I, P, S, N, M, 5>(x, &held, &mut b, &mut parts);
-                quad::<I, P, S, N, M, 6>(x, &held, &mut b, &mut parts);
-                quad::<I, P, S, N, M, 7>(x, &held, &mut b, &mut parts);
+                let mut b = start::<I, P, M>(x, 2);
+                quad::<I, P, S, M, 4>(x, held, &mut b, &mut parts);
+                quad::<I, P, S, M, 5>(x, held, &mut b, &mut parts);
+                quad::<I, P, S, M, 6>(x, held, &mut b, &mut parts);
+                quad::<I, P, S, M, 7>(x, held, &mut b, &mut parts);
                 at.add::<I, M>(&at.second::<I, P, S, M>(&b, &first), acc);
                 at.minima::<I, S, M>(1, acc);
                 at.minima::<I, S, M>(2, acc);
             } else {
-                let mut a = start::<I, P, N, M>(x, 0);
-                quad::<I, P, S, N, M, 0>(x, &held, &mut a, &mut parts);
-                quad::<I, P, S, N, M, 1>(x, &held, &mut a, &mut parts);
-                quad::<I, P, S, N, M, 2>(x, &held, &mut a, &mut parts);
-                quad::<I, P, S, N, M, 3>(x, &held, &mut a, &mut parts);
-                quad::<I, P, S, N, M, 4>(x, &held, &mut a, &mut parts);
-                quad::<I, P, S, N, M, 5>(x, &held, &mut a, &mut parts);
-                quad::<I, P, S, N, M, 6>(x, &held, &mut a, &mut parts);
-                quad::<I, P, S, N, M, 7>(x, &held, &mut a, &mut parts);
+                let mut a = start::<I, P, M>(x, 0);
+                quad::<I, P, S, M, 0>(x, held, &mut a, &mut parts);
+                quad::<I, P, S, M, 1>(x, held, &mut a, &mut parts);
+                quad::<I, P, S, M, 2>(x, held, &mut a, &mut parts);
+                quad::<I, P, S, M, 3>(x, held, &mut a, &mut parts);
+                quad::<I, P, S, M, 4>(x, held, &mut a, &mut parts);
+                quad::<I, P, S, M, 5>(x, held, &mut a, &mut parts);
+                quad::<I, P, S, M, 6>(x, held, &mut a, &mut parts);
+                quad::<I, P, S, M, 7>(x, held, &mut a, &mut parts);
                 at.add::<I, M>(&at.first::<I, P, S, M>(&a), acc);
                 at.minima::<I, S, M>(0, acc);
             }
             x = x.add(M * RECORD);
-            for at in &mut codes {
-                *at = at.add(code_bytes::<P>());
-            }
+            codes = codes.add(code_bytes::<P>());
         }
     }
 }
 
-/// What the integer sums of a block are worth: where the scales of its span are in each group,
-/// which block of the span it is, and the record of the activations.
-struct Scaling<'a, const N: usize> {
-    scales: &'a [*const u8; N],
+/// What the integer sums of a block are worth: where the scales of its span are, which block of the
+/// span it is, and the record of the activations.
+struct Scaling {
+    scales: *const u8,
     block: usize,
     /// First of the weight rows.
     row: usize,
@@ -243,40 +235,34 @@ struct Scaling<'a, const N: usize> {
 }
 
 /// Everything here is the caller's promise: a record of `M` rows is readable at `x`, and as
-/// [`Scales::scale`] and [`Scales::min`] at each of `scales`.
-impl<const N: usize> Scaling<'_, N> {
+/// [`Scales::scale`] and [`Scales::min`] at `scales`.
+impl Scaling {
     #[inline(always)]
     fn at(&self, half: usize) -> At {
         At { block: self.block, half, row: self.row }
     }
 
-    /// The scale of what the codes of group `n` are.
+    /// The scale of what the codes are.
     #[inline(always)]
-    unsafe fn scale<I: IntRows, P: Planes, S: Scales>(&self, n: usize, half: usize) -> I::Float {
+    unsafe fn scale<I: IntRows, P: Planes, S: Scales>(&self, half: usize) -> I::Float {
         // SAFETY: see above.
-        let scale = unsafe { S::scale::<I>(self.scales[n], self.at(half)) };
-        match P::raise::<I>() {
-            0 => scale,
-            raise => scale.mul(I::Float::splat(1.0 / (1 << raise) as f32)),
-        }
+        lowered::<I, P>(unsafe { S::scale::<I>(self.scales, self.at(half)) })
     }
 
     /// Sums of the whole block, or of its first half, times the scales of the weights.
     #[inline(always)]
     unsafe fn first<I: IntRows, P: Planes, S: Scales, const M: usize>(
         &self,
-        sums: &[[I::Sums; N]; M],
-    ) -> [[I::Float; N]; M] {
-        let mut scaled = [[I::Float::splat(0.0); N]; M];
-        for n in 0..N {
-            // SAFETY: see above.
-            let scale = unsafe { self.scale::<I, P, S>(n, 0) };
-            for (scaled, sums) in scaled.iter_mut().zip(sums) {
-                scaled[n] = match S::SHORT {
-                    true => I::scaled(sums[n], scale),
-                    false => I::started(sums[n]).mul(scale),
-                };
-            }
+        sums: &[I::Sums; M],
+    ) -> [I::Float; M] {
+        // SAFETY: see above.
+        let scale = unsafe { self.scale::<I, P, S>(0) };
+        let mut scaled = [I::Float::splat(0.0); M];
+        for (scaled, sum) in scaled.iter_mut().zip(sums) {
+            *scaled = match S::SHORT {
+                true => I::scaled(*sum, scale),
+                false => I::started(*sum).mul(scale),
+            };
         }
         scaled
     }
@@ -285,16 +271,14 @@ impl<const N: usize> Scaling<'_, N> {
     #[inline(always)]
     unsafe fn second<I: IntRows, P: Planes, S: Scales, const M: usize>(
         &self,
-        sums: &[[I::Sums; N]; M],
-        first: &[[I::Float; N]; M],
-    ) -> [[I::Float; N]; M] {
+        sums: &[I::Sums; M],
+        first: &[I::Float; M],
+    ) -> [I::Float; M] {
+        // SAFETY: see above.
+        let scale = unsafe { self.scale::<I, P, S>(1) };
         let mut scaled = *first;
-        for n in 0..N {
-            // SAFETY: see above.
-            let scale = unsafe { self.scale::<I, P, S>(n, 1) };
-            for (scaled, sums) in scaled.iter_mut().zip(sums) {
-                scaled[n] = I::started(sums[n]).mul_add(scale, scaled[n]);
-            }
+        for (scaled, sum) in scaled.iter_mut().zip(sums) {
+            *scaled = I::started(*sum).mul_add(scale, *scaled);
         }
         scaled
     }
@@ -303,15 +287,13 @@ impl<const N: usize> Scaling<'_, N> {
     #[inline(always)]
     unsafe fn add<I: IntRows, const M: usize>(
         &self,
-        scaled: &[[I::Float; N]; M],
-        acc: &mut [[I::Float; N]; M],
+        scaled: &[I::Float; M],
+        acc: &mut [I::Float; M],
     ) {
         for (m, (acc, scaled)) in acc.iter_mut().zip(scaled).enumerate() {
             // SAFETY: see above.
             let unit = unsafe { f32::from_bits(*self.x.add(word::SCALE * M + m)) };
-            for (acc, scaled) in acc.iter_mut().zip(scaled) {
-                *acc = scaled.mul_add(I::Float::splat(unit), *acc);
-            }
+            *acc = scaled.mul_add(I::Float::splat(unit), *acc);
         }
     }
 
@@ -320,19 +302,17 @@ impl<const N: usize> Scaling<'_, N> {
     unsafe fn minima<I: IntRows, S: Scales, const M: usize>(
         &self,
         part: usize,
-        acc: &mut [[I::Float; N]; M],
+        acc: &mut [I::Float; M],
     ) {
         if !S::MINS {
             return;
         }
-        for n in 0..N {
+        // SAFETY: see above.
+        let min = unsafe { S::min::<I>(self.scales, self.at(part.max(1) - 1)) };
+        for (m, acc) in acc.iter_mut().enumerate() {
             // SAFETY: see above.
-            let min = unsafe { S::min::<I>(self.scales[n], self.at(part.max(1) - 1)) };
-            for (m, acc) in acc.iter_mut().enumerate() {
-                // SAFETY: see above.
-                let sum = unsafe { f32::from_bits(*self.x.add((word::SCALED + part) * M + m)) };
-                acc[n] = min.mul_add(I::Float::splat(sum), acc[n]);
-            }
+            let sum = unsafe { f32::from_bits(*self.x.add((word::SCALED + part) * M + m)) };
+            *acc = min.mul_add(I::Float::splat(sum), *acc);
         }
     }
 }
