@@ -319,10 +319,9 @@ tiles!(ScalarInt: packed 1, bytes 1);
 // Of a group, AVX2's tile takes half at a time where there are more than two rows.
 #[cfg(target_arch = "x86_64")]
 tiles!(Avx2: packed 1 2 3 4, bytes 1 2 3 4 5 6);
-// With dot products of bytes there is time to unpack codes for a few panels.
 #[cfg(target_arch = "x86_64")]
 tiles!(AvxVnni: packed 1 2 3 4, bytes 1 2 3 4, unpacked true, |form, rows| {
-    !form.bytes && rows > if form.costly { 4 } else { 16 }
+    unpacks_beside_dots(form, rows)
 });
 // Twelve rows leave all sums in registers, integers and f32, and most codes are unpacked beside the
 // products.
@@ -333,4 +332,13 @@ tiles!(Avx512Vnni: packed 1 2 3 4 5 6 8 12, bytes 1 2 3 4 5 6 8 12, unpacked fal
 #[cfg(target_arch = "aarch64")]
 tiles!(Neon: packed 1 2 3 4, bytes 1 2 3 4);
 #[cfg(target_arch = "aarch64")]
-tiles!(NeonDot: packed 1 2 3 4, bytes 1 2 3 4);
+tiles!(NeonDot: packed 1 2 3 4, bytes 1 2 3 4, unpacked true, |form, rows| {
+    unpacks_beside_dots(form, rows)
+});
+
+/// As [`Tiles::unpacks`] with dot products of bytes, which leave time to unpack most codes for a
+/// few panels.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+fn unpacks_beside_dots(form: UnpackedForm, rows: usize) -> bool {
+    !form.bytes && rows > if form.costly { 4 } else { 16 }
+}
