@@ -181,8 +181,8 @@ macro_rules! parts_are_sums {
 }
 pub(super) use parts_are_sums;
 
-/// A value on the stack of a function. What its registers do not hold lies within cache lines then;
-/// the compiler alone aligns it to 16 bytes only.
+/// A value that aligns the stack of its function to cache lines, so that no spilled register
+/// crosses one. Without it the compiler aligns the stack to 16 bytes.
 #[repr(align(64))]
 pub(crate) struct CacheLine;
 

@@ -30,7 +30,7 @@ const CACHED: usize = 640 << 10;
 const MANY: usize = 64;
 
 /// Blocks of weights that a panel passes over at a time, where it does not pass only once. Of fewer
-/// than `MANY` rows, half as many: nothing has asked for the first of a tile.
+/// than `MANY` rows, half as many: the first blocks of a tile are not prefetched.
 const RUN: usize = 4 * SPAN;
 const SHORT_RUN: usize = 2 * SPAN;
 
@@ -40,8 +40,8 @@ const PANEL: usize = 12;
 /// Most sums that are added to at a time.
 const SUMS: usize = HELD_GROUPS * PANEL;
 
-/// How far ahead of the only pass over them weights are asked for, in bytes. A quarter does not
-/// hide the latency of memory while eight rows are computed; twice as much changes nothing.
+/// How far ahead of a single pass weights are prefetched, in bytes. A quarter of it does not hide
+/// the latency of memory while eight rows are computed; twice as much changes nothing.
 const AHEAD: usize = 6 << 10;
 
 int_dispatch! {

@@ -19,6 +19,8 @@ use std::marker::PhantomData;
 
 /// Sixteen f32 scales.
 const LINE: usize = 4 * GROUP;
+/// Codes of a block.
+const CODES: usize = 8 * 4 * GROUP;
 /// No power of two that codes are around.
 pub(super) const NONE: u32 = u32::MAX;
 
@@ -55,14 +57,29 @@ impl<const SIGNED: bool, const ZERO: u32, const MAX: u32> Planes for Bytes<SIGNE
 /// Scales after unpacking.
 pub(super) struct Floats<const HALVES: bool, const MINS: bool, const SHORT: bool>;
 
-impl<const HALVES: bool, const MINS: bool, const SHORT: bool> Floats<HALVES, MINS, SHORT> {
-    const PARTS: usize = if HALVES { 2 } else { 1 };
-    const MIN: usize = SPAN * Self::PARTS * LINE;
+/// Bytes of the scales of a span, after which its minima lie; `parts` are the scales of a block.
+#[inline(always)]
+const fn scales_bytes(parts: usize) -> usize {
+    SPAN * parts * LINE
+}
 
-    #[inline(always)]
-    fn at(block: usize, half: usize) -> usize {
-        (block * Self::PARTS + half) * LINE
-    }
+/// Bytes of the scales of a span and of its minima, where there are any.
+#[inline(always)]
+const fn all_scales_bytes(halves: bool, mins: bool) -> usize {
+    scales_bytes(parts(halves)) * if mins { 2 } else { 1 }
+}
+
+/// Scales of a block.
+#[inline(always)]
+const fn parts(halves: bool) -> usize {
+    if halves { 2 } else { 1 }
+}
+
+/// Offset of the scales of a block, or of a part of it, in those of a span, and of its minima in
+/// the minima.
+#[inline(always)]
+fn offset(parts: usize, block: usize, half: usize) -> usize {
+    (block * parts + half) * LINE
 }
 
 impl<const HALVES: bool, const MINS: bool, const SHORT: bool> Scales
@@ -70,7 +87,7 @@ impl<const HALVES: bool, const MINS: bool, const SHORT: bool> Scales
 {
     const HALVES: bool = HALVES;
     const MINS: bool = MINS;
-    const BYTES: usize = Self::MIN * if MINS { 2 } else { 1 };
+    const BYTES: usize = all_scales_bytes(HALVES, MINS);
     const SHORT: bool = SHORT;
 
     fn store(_from: &BlockScales, _block: usize, _row: usize, _span: &mut [u8]) {
@@ -80,15 +97,16 @@ impl<const HALVES: bool, const MINS: bool, const SHORT: bool> Scales
     #[inline(always)]
     unsafe fn scale<I: IntRows>(span: *const u8, at: At) -> I::Float {
         // SAFETY: the caller's promise.
-        unsafe { I::Float::load_at(span.add(Self::at(at.block, at.half) + 4 * at.row).cast()) }
+        unsafe {
+            let scales = span.add(offset(parts(HALVES), at.block, at.half));
+            I::Float::load_at(scales.add(4 * at.row).cast())
+        }
     }
 
     #[inline(always)]
     unsafe fn min<I: IntRows>(span: *const u8, at: At) -> I::Float {
         // SAFETY: the caller's promise.
-        unsafe {
-            I::Float::load_at(span.add(Self::MIN + Self::at(at.block, at.half) + 4 * at.row).cast())
-        }
+        unsafe { Self::scale::<I>(span.add(scales_bytes(parts(HALVES))), at) }
     }
 }
 
@@ -193,7 +211,7 @@ impl Unpacking {
         with_code_layout!(layout, P, S => Self {
             unpack: unpack::<I, P, S>,
             packed: BlockBytes::of::<P, S>(),
-            unpacked: BlockBytes { scales: scales_bytes::<S>(), codes: 8 * 4 * GROUP },
+            unpacked: BlockBytes { scales: all_scales_bytes(S::HALVES, S::MINS), codes: CODES },
         })
     }
 
@@ -236,7 +254,7 @@ impl<P: Planes, S: Scales> Task for Expand<P, S> {
                 for _ in 0..count {
                     codes::<I, P>(from, to);
                     from = from.add(code_bytes::<P>());
-                    to = to.add(8 * 4 * GROUP);
+                    to = to.add(CODES);
                 }
             }
         }
@@ -254,26 +272,21 @@ unsafe fn scales<I: IntLanes, P: Planes, S: Scales>(
     to: *mut u8,
     blocks: usize,
 ) -> *mut u8 {
-    let parts = if S::HALVES { 2 } else { 1 };
+    let parts = parts(S::HALVES);
     for block in 0..blocks {
         for half in 0..parts {
             // SAFETY: the caller's promise.
             unsafe {
-                let to = to.add((block * parts + half) * LINE);
+                let to = to.add(offset(parts, block, half));
                 let at = At { block, half, row: 0 };
                 lowered::<I, P>(S::scale::<I>(from, at)).store_at(to.cast());
                 if S::MINS {
-                    S::min::<I>(from, at).store_at(to.add(SPAN * parts * LINE).cast());
+                    S::min::<I>(from, at).store_at(to.add(scales_bytes(parts)).cast());
                 }
             }
         }
     }
-    to.wrapping_add(scales_bytes::<S>())
-}
-
-/// Bytes of the unpacked scales of a span, and of its minima.
-const fn scales_bytes<S: Scales>() -> usize {
-    SPAN * LINE * if S::HALVES { 2 } else { 1 } * if S::MINS { 2 } else { 1 }
+    to.wrapping_add(all_scales_bytes(S::HALVES, S::MINS))
 }
 
 /// Scales of what codes are, given those of what they are worth.
@@ -288,7 +301,7 @@ pub(super) fn lowered<I: IntRows, P: Planes>(scales: I::Float) -> I::Float {
 /// The codes of a block.
 ///
 /// # Safety
-/// As [`Planes::held`]; 512 bytes must be writable at `to`.
+/// As [`Planes::held`]; `CODES` bytes must be writable at `to`.
 #[inline(always)]
 unsafe fn codes<I: IntLanes, P: Planes>(from: *const u8, to: *mut u8) {
     // SAFETY: the caller's promise.
