@@ -49,6 +49,26 @@ impl Matcher {
         self.inner.rollback(tokens).map_err(broken)
     }
 
+    /// Adds the tokens that the grammar leaves no choice about to `tokens`. The masks of a
+    /// tokenizer that cuts text as it was encoded allow these alone.
+    pub fn forced(&mut self, tokens: &mut Vec<u32>) {
+        if !self.is_complete() {
+            tokens.extend(self.inner.compute_ff_tokens());
+        }
+    }
+
+    /// Number of the first of `ids` whose text the grammar allows.
+    ///
+    /// # Errors
+    /// If the match has failed.
+    pub fn allowed_prefix(&mut self, ids: &[u32]) -> Result<usize, GrammarError> {
+        let ids = &ids[..ids.iter().position(|id| *id == self.end).unwrap_or(ids.len())];
+        if self.is_complete() {
+            return Ok(0);
+        }
+        self.inner.validate_tokens(ids).map_err(broken)
+    }
+
     /// Whether the text ends here and nothing may follow.
     pub fn is_complete(&self) -> bool {
         self.inner.is_stopped() && !self.inner.is_error() && self.inner.stop_reason().is_ok()

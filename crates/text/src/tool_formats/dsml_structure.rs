@@ -67,6 +67,40 @@ impl CallStructure {
         }
     }
 
+    /// The rest of the tag that the text has begun, as far as all tags that begin so have it.
+    pub fn rest(&self) -> String {
+        let is_tag = matches!(self.place, Place::Between | Place::Text | Place::Json);
+        let names: Vec<TagEntry> = match self.place {
+            // A single `<` may be text.
+            _ if self.tail.len() < 2 => return String::new(),
+            Place::Outside => starts().collect(),
+            _ if is_tag => self.known().collect(),
+            _ => return String::new(),
+        };
+        let rests = names.iter().filter_map(|(name, tag, opens)| {
+            let rest = name.strip_prefix(std::str::from_utf8(&self.tail).ok()?)?;
+            let is_named = *opens && *tag != Tag::Block;
+            Some(format!("{rest}{}", if is_named { " name=\"" } else { ">" }))
+        });
+        let common = |one: String, other: String| {
+            let pairs = one.chars().zip(other.chars());
+            pairs.take_while(|(one, other)| one == other).map(|(one, _)| one).collect()
+        };
+        rests.reduce(common).unwrap_or_default()
+    }
+
+    /// The tags that may come in a block.
+    fn known(&self) -> impl Iterator<Item = TagEntry> + Clone + use<> {
+        let Dialect { in_block, in_object, .. } = self.dialect;
+        let place = self.place;
+        let known = in_block.iter().chain(in_object).copied();
+        known.filter(move |&(_, tag, opens)| match place {
+            Place::Text => tag == Tag::Parameter && !opens,
+            Place::Json => tag == Tag::Parameter,
+            _ => true,
+        })
+    }
+
     /// Whether the tail is a tag of this name, and more of it.
     fn has_begun(&self, name: &str) -> bool {
         self.tail.len() > name.len() && self.tail.starts_with(name.as_bytes())
@@ -128,15 +162,7 @@ impl CallStructure {
 
     /// Takes a byte of a block outside the strings of JSON.
     fn inside(&mut self, byte: u8) {
-        let Dialect { in_block, in_object, .. } = self.dialect;
-        let place = self.place;
-        let known = in_block.iter().chain(in_object).copied();
-        let known = known.filter(|&(_, tag, opens)| match place {
-            Place::Text => tag == Tag::Parameter && !opens,
-            Place::Json => tag == Tag::Parameter,
-            _ => true,
-        });
-        match self.tag(known, byte) {
+        match self.tag(self.known(), byte) {
             Some((_, Tag::Block, _)) => self.place = Place::Over,
             Some((name, Tag::Parameter, true)) => {
                 let attributes = self.tail.get(name.len()..).unwrap_or_default();
@@ -242,6 +268,28 @@ mod tests {
         check(&["<｜DSML｜invoke name="], Place::Outside, true);
         check(&["<｜DSML｜invoke name=\"f\">"], Place::Between, true);
         check(&["<tool_calls_2> and <invoke name=\"f\"> "], Place::Outside, false);
+    }
+
+    #[test]
+    fn the_rest_of_a_tag_is_what_all_tags_that_begin_so_have() {
+        let check = |pieces: &[&str], rest: &str| {
+            let text = pieces.concat();
+            let found = after(Reasoning::Possible, &[text.as_bytes()]).rest();
+            assert_eq!(found, rest, "{text}");
+        };
+        check(&["a <"], "");
+        check(&["a <｜DSML｜"], "");
+        check(&["a <｜DSML｜tool"], "_calls>");
+        check(&["a <｜DSML｜in"], "voke name=\"");
+        check(&[BLOCK, "<｜DSML｜p"], "arameter name=\"");
+        check(&[BLOCK, "<｜DSML｜parameter"], " name=\"");
+        check(&[BLOCK, "<｜DSML｜parameter name=\"s"], "");
+        check(&[BLOCK, "</｜DSML｜"], "");
+        check(&[BLOCK, "</"], "｜DSML｜");
+        check(&[BLOCK, STRING, "x <"], "");
+        check(&[BLOCK, STRING, "x </"], "｜DSML｜parameter>");
+        check(&[BLOCK, JSON, "1</｜DSML｜para"], "meter>");
+        check(&["<think> <｜DSML｜tool"], "");
     }
 
     #[test]
