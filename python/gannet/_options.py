@@ -184,6 +184,7 @@ class EngineOptions(TypedDict, total=False):
     itl_target_ms: int
     request_timeout: float
     speculate: str
+    draft_memory: int | str
     chat_template: str
     tool_format: str
     greedy_structure: bool

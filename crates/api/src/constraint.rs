@@ -89,4 +89,13 @@ impl Constraint for MatcherState {
     fn is_complete(&self) -> bool {
         self.0.is_complete()
     }
+
+    fn forced(&mut self, draft: &mut Vec<u32>) {
+        self.0.forced(draft);
+    }
+
+    fn allowed_prefix(&mut self, ids: &[u32]) -> usize {
+        // A match that has failed says so with its next mask.
+        self.0.allowed_prefix(ids).unwrap_or(0)
+    }
 }

@@ -235,6 +235,25 @@ impl Constraint for ReasoningState {
     fn is_complete(&self) -> bool {
         self.inner.as_ref().is_some_and(|inner| inner.is_complete())
     }
+
+    fn forced(&mut self, draft: &mut Vec<u32>) {
+        match (self.now.phase, &mut self.inner) {
+            (Phase::Closing(at), _) => draft.extend_from_slice(&self.closing[at..]),
+            (_, Some(inner)) => inner.forced(draft),
+            (_, None) => {}
+        }
+    }
+
+    fn allowed_prefix(&mut self, ids: &[u32]) -> usize {
+        match (self.now.phase, &mut self.inner) {
+            (Phase::Closing(at), _) => {
+                let closing = ids.iter().zip(&self.closing[at..]);
+                closing.take_while(|(id, wanted)| id == wanted).count()
+            }
+            (_, Some(inner)) => inner.allowed_prefix(ids),
+            (_, None) => ids.len(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -172,6 +172,10 @@ pub struct RequestOptions {
     pub cache_salt: Option<String>,
     /// Speculative decoding; `None` for the engine's setting.
     pub speculate: Option<Speculate>,
+    /// Maximum number of tokens drafted per step; `None` for that of `speculate`.
+    pub max_drafted: Option<usize>,
+    /// The text that the answer is expected to be, from which tokens are drafted.
+    pub prediction: Option<String>,
     /// Time limit from submission to the end; `None` for the engine's limit.
     pub timeout: Option<Duration>,
     /// Name of the request in traces.

@@ -380,6 +380,12 @@ impl Service {
     ) -> Result<Generation, ApiError> {
         let RequestOptions { priority, tenant, user, speculate, timeout, name, .. } = terms;
         (request.priority, request.speculate, request.timeout) = (*priority, *speculate, *timeout);
+        request.max_drafted = terms.max_drafted;
+        if let Some(expected) = &terms.prediction {
+            // Encoded apart from the prompt: the first token may be cut otherwise.
+            let options = EncodeOptions { add_special: false, parse_special: false };
+            request.prediction = self.counting().first_tokens(expected, options, 0)?;
+        }
         [request.tenant, request.user] =
             [tenant, user].map(|name| name.as_deref().map_or(0, number_of));
         request.name.clone_from(name);

@@ -5,7 +5,7 @@ use engine::{Allowed, Constraint, Grammar, GrammarRef, MAX_DRAFTED, TokenSet};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use text::{CallStructure, TextAssets};
+use text::{CallStructure, EncodeOptions, TextAssets};
 
 /// Greedy markup, around an optional grammar of the answer.
 #[derive(Debug)]
@@ -80,6 +80,21 @@ impl Constraint for MarkupState {
     fn is_complete(&self) -> bool {
         self.inner.as_ref().is_some_and(|inner| inner.is_complete())
     }
+
+    fn forced(&mut self, draft: &mut Vec<u32>) {
+        if let Some(inner) = &mut self.inner {
+            inner.forced(draft);
+        }
+        let rest = if draft.is_empty() { self.now.rest() } else { String::new() };
+        if !rest.is_empty() {
+            let options = EncodeOptions { add_special: false, parse_special: true };
+            draft.extend(self.assets.tokenizer.encode(&rest, options).unwrap_or_default());
+        }
+    }
+
+    fn allowed_prefix(&mut self, ids: &[u32]) -> usize {
+        self.inner.as_mut().map_or(ids.len(), |inner| inner.allowed_prefix(ids))
+    }
 }
 
 #[cfg(test)]
@@ -88,7 +103,7 @@ mod tests {
     use crate::constraint::compile;
     use std::path::Path;
     use text::tool_formats::dsml::DSML;
-    use text::{EncodeOptions, GrammarCompiler, GrammarSource, Reasoning, Thinking};
+    use text::{GrammarCompiler, GrammarSource, Reasoning, Thinking};
 
     const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data");
     const TEXT: &str = "ab <｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"f\">\n\

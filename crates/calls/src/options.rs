@@ -4,7 +4,7 @@
 
 use crate::error::CallError;
 use crate::locate::{BUILTIN, public_name};
-use crate::settings::{count, expected, flag, number, parsed, seconds, size, text};
+use crate::settings::{count, expected, flag, number, parsed, seconds, size, size_or_none, text};
 use engine::{
     AdapterSource, BLOCKS, EngineOptions, LoadOptions, MAX_THREADS, check_scale, parse_block,
 };
@@ -178,6 +178,7 @@ static KEYS: &[(&str, Setter)] = keys! {
     "itl_target_ms": |it, value| it.engine.itl_target => milliseconds(value)?;
     "request_timeout": |it, value| it.engine.timeout => Some(seconds(value)?);
     "speculate": |it, value| it.engine.speculate => parsed(value)?;
+    "draft_memory": |it, value| it.engine.draft_memory => size_or_none(value)?;
     "chat_template": |it, value| it.chat_template => Some(text(value)?.into());
     "tool_format": |it, value| it.tool_format => Some(parsed(value)?);
     "greedy_structure": |it, value| it.greedy_structure => flag(value)?;
@@ -296,7 +297,7 @@ mod tests {
     fn values_reach_the_options() {
         let json = r#"{"model": "m", "threads": 3, "context": 77, "kv_memory": "1.5 kb",
             "state_memory": 4096, "mode": "exact", "bits": "portable", "kv_type": "f16",
-            "speculate": "ngram:4", "parallel": 5, "queue": 6, "request_timeout": 0.5,
+            "speculate": "ngram:4", "draft_memory": 0, "parallel": 5, "queue": 6, "request_timeout": 0.5,
             "weights_memory": "all", "lora": ["a", {"path": "b", "scale": 0.5}], "name": null}"#;
         let it = OpenOptions::from_json(json.as_bytes()).unwrap();
         assert_eq!((it.model.as_str(), it.load.threads, it.load.context), ("m", 3, Some(77)));
@@ -304,7 +305,7 @@ mod tests {
         assert_eq!(it.load.state_memory, Some(4096));
         assert_eq!((it.engine.running, it.engine.queue), (5, 6));
         assert_eq!(it.engine.timeout, Some(Duration::from_millis(500)));
-        assert_eq!(it.engine.speculate, gannet::Speculate::Ngram(4));
+        assert_eq!((it.engine.speculate, it.engine.draft_memory), (gannet::Speculate::Ngram(4), 0));
         assert_eq!(it.load.weights_memory, WeightsMemory::All);
         let scales: Vec<f32> = it.load.adapters.iter().map(|adapter| adapter.scale).collect();
         assert_eq!(scales, [1.0, 0.5]);

@@ -55,6 +55,11 @@ pub(crate) fn size(value: &Value) -> Result<usize, String> {
     }
 }
 
+/// As [`size`], or 0 for none.
+pub(crate) fn size_or_none(value: &Value) -> Result<usize, String> {
+    if value.as_u64() == Some(0) { Ok(0) } else { size(value) }
+}
+
 /// A time in seconds.
 pub(crate) fn seconds(value: &Value) -> Result<Duration, String> {
     let time = value.as_f64().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());

@@ -2,7 +2,7 @@
 
 use crate::adapter_args::AdapterArgs;
 use crate::device::{BitsArgs, DeviceArgs};
-use crate::size::{bytes, count, threads};
+use crate::size::{bytes, bytes_or_none, count, threads};
 use crate::weights::WeightsArgs;
 use anyhow::{Context, Result, bail};
 use api::SamplingOptions;
@@ -122,9 +122,10 @@ pub(crate) struct PoolingArgs {
 /// The argument for drafting tokens.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct SpeculateArgs {
-    /// Speculative decoding: off, or ngram:N to draft up to N tokens that followed the same tokens
-    /// before
-    #[arg(long, value_name = "HOW", default_value_t = Speculate::Off, help_heading = "Scheduling")]
+    /// Speculative decoding: auto or suffix, with :N for up to N tokens per step, to draft what
+    /// followed a similar text wherever that is faster; ngram:N to draft what followed the last
+    /// tokens before, always; or off
+    #[arg(long, value_name = "HOW", default_value_t, help_heading = "Scheduling")]
     pub speculate: Speculate,
 }
 
@@ -145,6 +146,10 @@ pub(crate) struct EngineArgs {
     itl_target_ms: u64,
     #[command(flatten)]
     speculate: SpeculateArgs,
+    /// Memory of earlier prompts and answers from which tokens are drafted, such as 64MiB; 0 for
+    /// none
+    #[arg(long, value_name = "SIZE", value_parser = bytes_or_none, default_value = "64MiB")]
+    draft_memory: usize,
     /// Seconds after which an unfinished request is aborted [default: none]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     request_timeout: Option<Duration>,
@@ -168,6 +173,7 @@ impl EngineArgs {
             running: self.parallel,
             itl_target: Duration::from_millis(self.itl_target_ms),
             speculate: self.speculate.speculate,
+            draft_memory: self.draft_memory,
             timeout: self.request_timeout,
             traces: traces.map(|files| files.sink.clone()),
             cache_ahead: 512 << 20,

@@ -51,6 +51,15 @@ impl LoadedModel {
         self.service.engine.metrics.snapshot().weights
     }
 
+    /// How many steps verified how many drafted tokens, if any did, as text.
+    pub fn drafts(&self) -> Option<String> {
+        let stats = self.service.engine.metrics.snapshot();
+        let steps = stats.draft_lengths.iter().enumerate().filter(|(_, steps)| **steps > 0);
+        let steps: Vec<String> =
+            steps.map(|(drafts, steps)| format!("{drafts}: {steps}")).collect();
+        (stats.drafted() > 0).then(|| format!("steps by drafted tokens: {}", steps.join(", ")))
+    }
+
     /// Bytes of memory that the model takes.
     pub fn bytes(&self) -> usize {
         let memory = self.engine.memory();

@@ -157,6 +157,10 @@ impl StreamedAnswer {
             let _ = write!(line, " ({} reasoning)", usage.reasoning_tokens);
         }
         let _ = write!(line, " in {:.2} s{}", timings.decode_s, rate(decode));
+        if usage.drafted_tokens > 0 {
+            let (accepted, drafted) = (usage.accepted_tokens, usage.drafted_tokens);
+            let _ = write!(line, "; {accepted} of {drafted} drafted tokens accepted");
+        }
         line + "; finish reason: " + finish.reason()
     }
 }

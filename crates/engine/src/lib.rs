@@ -34,6 +34,7 @@ pub use load::packed_parts::PackedPart;
 pub use load::runner::Runner;
 pub use load::settings::Settings;
 pub use load::stream::WeightsPlan;
+pub use observe::drafter::{Drafter, MAX_DRAFTED};
 pub use observe::expert_profile::{ExpertProfile, ProfileUse};
 pub use observe::metrics::{self, Metrics};
 pub use observe::outcome::Outcome;
@@ -51,7 +52,7 @@ pub use request::handle::{
 };
 pub use request::led::{LeadOptions, Led, LedError, Outputs, Want};
 pub use request::led_turn::{LedBeginning, LedId, LedMessage, LedTurn};
-pub use request::speculate::{MAX_DRAFTED, Speculate};
+pub use request::speculate::Speculate;
 pub use step::engine_options::EngineOptions;
 pub use step::run::{IDLE, start};
 pub use step::sequence_memory::SequenceMemory;

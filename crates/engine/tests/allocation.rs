@@ -8,12 +8,13 @@ mod checkpoints;
 use backend::{Adapter, AdapterSet, ScaledAdapter};
 use backend::{LowRank, Mode};
 use engine::{
-    BLOCK, EngineOptions, Event, Generation, KvMemory, LoadOptions, Request, Runner,
-    SamplingParams, SingleSequence, WeightsMemory, start,
+    BLOCK, EngineHandle, EngineOptions, Event, Generation, KvMemory, LoadOptions, MAX_DRAFTED,
+    Request, Runner, SamplingParams, SingleSequence, Speculate, WeightsMemory, start,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
@@ -46,10 +47,10 @@ fn allocations(run: impl FnOnce()) -> usize {
 /// Tokens read before, with the prompt as many as penalties look back at.
 const WARM_UP: usize = 61;
 /// Tokens read while counting.
-const TOKENS: usize = 128;
+const TOKENS: usize = 112;
 /// Tokens per sequence that wait for a reader at most: its channel holds 64 events, 3 of which stay
-/// free for the end.
-const AHEAD: usize = 61;
+/// free for the end, and those of the drafts of a step.
+const AHEAD: usize = 61 + MAX_DRAFTED;
 /// Allocations while [`TOKENS`] are read. The channel to the reader takes a block of 32 events from
 /// the allocator whenever the reader lags behind as never before, and the cache a note of each
 /// block of each group of rows that becomes full; nothing else may. The engine may have been level
@@ -149,17 +150,59 @@ fn engine_steps(runner: Runner) -> usize {
         seed: Some(1),
     };
     // More tokens than are read, so that the engine is not done before, which takes memory too.
-    let more = Some(WARM_UP + TOKENS + AHEAD + 2);
-    let request =
-        Request { prompt: vec![1, 2, 3], sampling, max_tokens: more, ..Request::default() };
+    let max_tokens = Some(WARM_UP + TOKENS + AHEAD + 2);
+    let request = Request { prompt: vec![1, 2, 3], sampling, max_tokens, ..Request::default() };
+    steps_of((handle, thread), request)
+}
+
+/// Allocations of the steps that give [`TOKENS`] tokens of a request.
+fn steps_of((handle, thread): (EngineHandle, JoinHandle<()>), request: Request) -> usize {
     let mut generation = handle.submit(request).unwrap();
     assert!(matches!(generation.next_blocking(), Some(Event::Admitted { .. })));
-    let mut next = || assert!(matches!(generation.next_blocking(), Some(Event::Token { .. })));
+    let mut next = || {
+        let event = generation.next_blocking();
+        assert!(matches!(event, Some(Event::Token { .. })), "{event:?}");
+    };
     (0..WARM_UP).for_each(|_| next());
     let count = allocations(|| (0..TOKENS).for_each(|_| next()));
     drop((generation, handle));
     thread.join().unwrap();
     count
+}
+
+/// Look-ups in the text, in that of earlier requests and in a prediction, and steps that verify
+/// what they found.
+#[test]
+fn drafting_allocates_nothing() {
+    let _alone = alone();
+    for architecture in ["llama", "qwen3_5"] {
+        let (checkpoint, _folder) = checkpoints::random(architecture);
+        let options = EngineOptions { running: 1, ..Default::default() };
+        let logit_rows = options.logit_rows();
+        let load = LoadOptions { threads: 2, logit_rows, ..LoadOptions::default() };
+        let mut runner = Runner::load(&checkpoint, &load).unwrap();
+        while runner.prepare_weights() {}
+        let most = max_allocations(runner.blocks().count());
+        let (handle, thread) = start(runner, options);
+        // Of few tokens, so that runs of them come again.
+        let sampling = SamplingParams {
+            logit_bias: (0..3).map(|id| (id, 100.0)).collect(),
+            temperature: 0.5,
+            seed: Some(1),
+            ..SamplingParams::default()
+        };
+        let max_tokens = Some(WARM_UP + TOKENS + AHEAD + 2);
+        let prediction = [0, 1, 2, 1].repeat(20);
+        let prompt = vec![0, 1, 2];
+        let request = Request { prompt, sampling, max_tokens, prediction, ..Request::default() };
+        let mut before = handle.submit(request.clone()).unwrap();
+        while before.next_blocking().is_some() {}
+        let metrics = handle.metrics.clone();
+        let count = steps_of((handle, thread), request);
+        assert!(count <= most, "{architecture}: {count}");
+        let stats = metrics.snapshot();
+        assert!(stats.drafted() > 0, "{architecture}: {:?}", stats.drafts);
+    }
 }
 
 /// Sequences that decode together.
@@ -169,7 +212,10 @@ const SEQUENCES: usize = 256;
 fn a_step_of_256_sequences_allocates_nothing() {
     let _alone = alone();
     let (checkpoint, _folder) = checkpoints::random("llama");
-    let options = EngineOptions { running: SEQUENCES, queue: SEQUENCES, ..Default::default() };
+    // Drafts would have readers lag as never before.
+    let speculate = Speculate::Off;
+    let options =
+        EngineOptions { running: SEQUENCES, queue: SEQUENCES, speculate, ..Default::default() };
     let load = LoadOptions {
         threads: 2,
         // No block becomes full, since the cache keeps a note of each that does.
@@ -195,11 +241,12 @@ fn a_step_of_256_sequences_allocates_nothing() {
     };
     // The channels allocate when a reader lags behind as never before: so they lag first.
     read(10);
-    let lagging = (SEQUENCES * (9 + AHEAD)) as u64;
+    let ahead = AHEAD - MAX_DRAFTED;
+    let lagging = (SEQUENCES * (9 + ahead)) as u64;
     while handle.metrics.snapshot().generation_tokens < lagging {
         std::thread::sleep(Duration::from_millis(1));
     }
-    read(AHEAD + 10);
+    read(ahead + 10);
     let before = handle.metrics.snapshot();
     let count = allocations(|| read(80));
     let after = handle.metrics.snapshot();

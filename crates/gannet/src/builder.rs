@@ -133,8 +133,11 @@ impl Builder {
         /// Sets the file that remembers digests of weights from run to run, for receipts; none by
         /// default.
         digests(path: impl Into<PathBuf>): |it| it.digests = Some(path.into());
-        /// Turns on speculative decoding; off by default. The text is the same.
+        /// How tokens are drafted; by default as many as make it faster. The text is the same.
         speculate(speculate: Speculate): |it| it.engine.speculate = speculate;
+        /// Sets the memory in bytes of earlier prompts and answers from which tokens are drafted;
+        /// 64 MiB by default, 0 for none.
+        draft_memory(bytes: usize): |it| it.engine.draft_memory = bytes;
         /// Sets the prefill chunk size in tokens; 512 by default, 4096 where weights are streamed.
         chunk(tokens: usize): |it| it.load.chunk = Some(tokens);
         /// Sets the largest number of answers computed at a time; 32 by default. A larger number

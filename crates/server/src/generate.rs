@@ -15,6 +15,7 @@ pub(crate) mod options;
 pub(crate) mod receipts;
 pub(crate) mod samplers;
 pub(crate) mod sampling;
+pub(crate) mod speculation;
 pub(crate) mod think;
 pub(crate) mod timings;
 pub(crate) mod transcript;

@@ -99,6 +99,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.stats {
         output::note(&loaded.description);
         output::note(answer.stats());
+        loaded.drafts().into_iter().for_each(output::note);
         loaded.streamed().into_iter().for_each(output::note);
     }
     match loaded.writes_at_end() {

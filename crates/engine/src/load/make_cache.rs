@@ -4,7 +4,7 @@ use super::cache_bytes::CacheBytes;
 use super::cache_size::{CacheRequest, KvMemory, StateRequest};
 use super::error::Error;
 use super::options::LoadOptions;
-use crate::request::speculate::MAX_DRAFTED;
+use crate::observe::drafter::MAX_DRAFTED;
 use backend::{Backend, CacheSpec, FreeMemory, GroupSize, KvType, LayerCache};
 
 /// What the layers of this rank keep.

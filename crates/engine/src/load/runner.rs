@@ -318,6 +318,15 @@ impl Runner {
     /// If a checked value is not finite or the backend or another rank fails. After an error of a
     /// rank, all ranks have to be dropped.
     pub fn forward(&mut self, batch: &Batch) -> Result<&[f32], Error> {
+        self.forward_unrecorded(batch)?;
+        self.routes.step(&mut *self.backend);
+        self.warn_of_unlocked();
+        Ok(self.logits())
+    }
+
+    /// As [`forward`](Self::forward), of a batch of no request, whose experts no trace and no
+    /// profile counts.
+    pub(crate) fn forward_unrecorded(&mut self, batch: &Batch) -> Result<(), Error> {
         assert!(batch.rows() <= self.limits.rows, "more rows than the workspace holds");
         assert!(
             batch.logit_rows().len() <= self.limits.logit_rows,
@@ -334,9 +343,7 @@ impl Runner {
         self.backend.fetch(logits, batch.logit_rows().len());
         self.backend.fetch(self.model.hidden(), self.hidden);
         self.backend.end()?;
-        self.routes.step(&mut *self.backend);
-        self.warn_of_unlocked();
-        Ok(self.logits())
+        Ok(())
     }
 
     /// Says once that the system does not lock the memory of streamed weights, where it swaps.

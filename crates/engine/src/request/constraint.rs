@@ -58,6 +58,16 @@ pub trait Constraint: Debug + Send {
     fn rollback(&mut self, tokens: usize) -> Result<(), String>;
     /// Whether no token may follow, so that the sequence ends here as if by a stop id.
     fn is_complete(&self) -> bool;
+    /// Adds to `draft` the tokens that come next if the constraint leaves little else: the rest of
+    /// what is begun. They are drafted, so a wrong one costs time and no more.
+    fn forced(&mut self, draft: &mut Vec<u32>) {
+        let _ = draft;
+    }
+    /// Number of the first of `ids` that may come next, one after the other, or a few more: a
+    /// draft is cut there.
+    fn allowed_prefix(&mut self, ids: &[u32]) -> usize {
+        ids.len()
+    }
 }
 
 /// A shared grammar in a request. Two are equal if they share the same grammar.

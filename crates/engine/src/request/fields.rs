@@ -63,6 +63,10 @@ pub struct Request {
     pub marks: Vec<usize>,
     /// How tokens are drafted; `None` for the engine's default.
     pub speculate: Option<Speculate>,
+    /// Maximum number of tokens drafted per step; `None` for that of `speculate`.
+    pub max_drafted: Option<usize>,
+    /// The answer that the caller expects, from which tokens are drafted; empty if none is known.
+    pub prediction: Vec<u32>,
     /// Maximum time from submission to the end; `None` for the engine's default.
     pub timeout: Option<Duration>,
     /// Whether the whole prompt is computed, without the prefix cache.

@@ -1,17 +1,18 @@
 //! Submission of requests: a cloneable handle that sends them over a bounded channel to the engine
 //! thread, and the stream of events that each request gets.
 
+use crate::observe::drafter::MAX_DRAFTED;
 use crate::observe::metrics::Metrics;
 use crate::request::embed::Embed;
 use crate::request::fields::{Event, Field, MAX_MARKS, Request};
 use crate::request::led_turn::LedMessage;
-use crate::request::speculate::{MAX_DRAFTED, Speculate};
+use crate::request::speculate::Speculate;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 /// Events that the engine may be ahead of a reader before the sequence has to wait. Holds more than
 /// the events of one step.
-pub(super) const EVENT_CAPACITY: usize = 64;
+pub(super) const EVENT_CAPACITY: usize = 64 + MAX_DRAFTED;
 
 /// The model that an engine runs.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,28 +1,54 @@
 //! How a request has its next tokens drafted.
 
+use crate::observe::drafter::MAX_DRAFTED;
 use std::str::FromStr;
 
-/// Maximum number of drafted tokens per sequence and step.
-pub const MAX_DRAFTED: usize = 16;
-
-/// How the next tokens of a request are drafted.
+/// How the next tokens of a request are drafted. Whatever is drafted, the text is the same; tokens
+/// that a grammar leaves no choice about are always drafted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Speculate {
     /// Not at all.
     Off,
-    /// Up to this many tokens that followed the last tokens at their previous occurrence (prompt
-    /// lookup: Saxena, 2023).
+    /// With the drafters that there are, up to this many tokens, as many as make it faster.
+    Auto(usize),
+    /// From texts that continue alike, up to this many tokens, as many as make it faster.
+    Suffix(usize),
+    /// Up to this many tokens that followed the last tokens at their previous occurrence, always
+    /// (prompt lookup: Saxena, 2023).
     Ngram(usize),
 }
 
 impl Speculate {
-    /// Maximum number of drafted tokens per step.
+    /// Maximum number of tokens per step that are drafted from texts.
     pub fn max(self) -> usize {
         match self {
             Self::Off => 0,
-            Self::Ngram(max) => max,
+            Self::Auto(max) | Self::Suffix(max) | Self::Ngram(max) => max,
         }
+    }
+
+    /// The same with at most `max` tokens per step.
+    #[must_use]
+    pub fn at_most(self, max: usize) -> Self {
+        match self {
+            _ if max == 0 => Self::Off,
+            Self::Off => Self::Off,
+            Self::Auto(own) => Self::Auto(own.min(max)),
+            Self::Suffix(own) => Self::Suffix(own.min(max)),
+            Self::Ngram(own) => Self::Ngram(own.min(max)),
+        }
+    }
+
+    /// Whether tokens are drafted from texts that continue alike.
+    pub(crate) fn follows(self) -> bool {
+        matches!(self, Self::Auto(_) | Self::Suffix(_))
+    }
+}
+
+impl Default for Speculate {
+    fn default() -> Self {
+        Self::Auto(MAX_DRAFTED)
     }
 }
 
@@ -30,13 +56,23 @@ impl FromStr for Speculate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("expected off or ngram:1 to ngram:{MAX_DRAFTED}, found {text:?}");
-        if text == "off" {
-            return Ok(Self::Off);
-        }
-        let max = text.strip_prefix("ngram:").and_then(|max| max.parse().ok());
-        match max.ok_or_else(wrong)? {
-            max @ 1..=MAX_DRAFTED => Ok(Self::Ngram(max)),
+        let wrong = || {
+            format!(
+                "expected off, auto[:N], suffix[:N] or ngram:N with N from 1 to {MAX_DRAFTED}, \
+                 found {text:?}"
+            )
+        };
+        let max = |max: &str| match max.parse() {
+            Ok(max @ 1..=MAX_DRAFTED) => Ok(max),
+            _ => Err(wrong()),
+        };
+        match text.split_once(':') {
+            None if text == "off" => Ok(Self::Off),
+            None if text == "auto" => Ok(Self::default()),
+            None if text == "suffix" => Ok(Self::Suffix(MAX_DRAFTED)),
+            Some(("auto", most)) => max(most).map(Self::Auto),
+            Some(("suffix", most)) => max(most).map(Self::Suffix),
+            Some(("ngram", most)) => max(most).map(Self::Ngram),
             _ => Err(wrong()),
         }
     }
@@ -46,6 +82,10 @@ impl std::fmt::Display for Speculate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Off => f.write_str("off"),
+            Self::Auto(MAX_DRAFTED) => f.write_str("auto"),
+            Self::Auto(max) => write!(f, "auto:{max}"),
+            Self::Suffix(MAX_DRAFTED) => f.write_str("suffix"),
+            Self::Suffix(max) => write!(f, "suffix:{max}"),
             Self::Ngram(max) => write!(f, "ngram:{max}"),
         }
     }
@@ -57,11 +97,23 @@ mod tests {
 
     #[test]
     fn speculation_is_read_as_it_is_written() {
-        for text in ["off", "ngram:1", "ngram:16"] {
+        for text in ["off", "auto", "auto:4", "suffix", "suffix:3", "ngram:1", "ngram:16"] {
             assert_eq!(text.parse::<Speculate>().unwrap().to_string(), text);
         }
-        for text in ["", "on", "ngram", "ngram:", "ngram:0", "ngram:17", "ngram:-1"] {
+        let wrong = ["", "on", "ngram", "ngram:", "ngram:0", "ngram:17", "ngram:-1", "suffix:0"];
+        for text in wrong.into_iter().chain(["auto:0", "off:1", "suffix:"]) {
             assert!(text.parse::<Speculate>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn bounds_only_lower() {
+        let bounded = |text: &str, max| text.parse::<Speculate>().unwrap().at_most(max).to_string();
+        assert_eq!(bounded("auto", 16), "auto");
+        assert_eq!(bounded("auto", 3), "auto:3");
+        assert_eq!(bounded("suffix:2", 3), "suffix:2");
+        assert_eq!(bounded("ngram:8", 3), "ngram:3");
+        assert_eq!(bounded("ngram:8", 0), "off");
+        assert_eq!(bounded("off", 9), "off");
     }
 }

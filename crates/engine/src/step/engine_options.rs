@@ -1,7 +1,8 @@
 //! How an engine takes requests.
 
 use crate::disk::DiskCache;
-use crate::request::speculate::{MAX_DRAFTED, Speculate};
+use crate::observe::drafter::MAX_DRAFTED;
+use crate::request::speculate::Speculate;
 use crate::step::trace::TraceSink;
 use crate::step::turns::ComputeTurns;
 use std::time::Duration;
@@ -17,6 +18,8 @@ pub struct EngineOptions {
     pub itl_target: Duration,
     /// How tokens are drafted, unless a request says otherwise.
     pub speculate: Speculate,
+    /// Bytes of earlier prompts and answers from which tokens are drafted; 0 for none.
+    pub draft_memory: usize,
     /// Maximum time of a request, from submission to its end.
     pub timeout: Option<Duration>,
     /// Where traces of requests go.
@@ -37,7 +40,8 @@ impl Default for EngineOptions {
             queue: 256,
             running: 16,
             itl_target: Duration::from_millis(100),
-            speculate: Speculate::Off,
+            speculate: Speculate::default(),
+            draft_memory: 64 << 20,
             timeout: None,
             traces: None,
             disk: None,

@@ -22,6 +22,8 @@ pub(crate) struct ConstraintState {
     grammar: GrammarRef,
     /// Created with the first masks, since that may take a while.
     state: Option<Box<dyn Constraint>>,
+    /// Tokens that the state wants next.
+    forced: Vec<u32>,
     /// The draft of the step.
     draft: Vec<u32>,
     /// Drafted tokens that the state has accepted.
@@ -65,6 +67,7 @@ impl SequenceConstraint {
         Self::Here(Box::new(ConstraintState {
             grammar,
             state: None,
+            forced: Vec::new(),
             draft: Vec::new(),
             accepted: 0,
             rows: Vec::new(),
@@ -129,13 +132,33 @@ impl ConstraintState {
         let Some(state) = &mut self.state else { return Ok(false) };
         let drafted = ids.iter().zip(&self.draft[..accepted]);
         let known = drafted.take_while(|(id, draft)| id == draft).count();
+        let forced = &mut self.forced;
+        forced.clear();
         guarded(|| {
             if accepted > known {
                 state.rollback(accepted - known)?;
             }
             ids[known..].iter().try_for_each(|id| state.accept(*id))?;
-            Ok(state.is_complete())
+            let is_complete = state.is_complete();
+            if !is_complete {
+                state.forced(forced);
+            }
+            Ok(is_complete)
         })
+    }
+
+    /// Tokens that probably come next, whatever the model says.
+    pub fn forced(&self) -> &[u32] {
+        &self.forced
+    }
+
+    /// Number of the first drafted tokens that may come next.
+    pub fn allowed_prefix(&mut self, draft: &[u32]) -> usize {
+        let Some(state) = self.state.as_mut().filter(|_| !draft.is_empty()) else {
+            return draft.len();
+        };
+        // A state that fails reports that when the masks are computed.
+        guarded(|| Ok(state.allowed_prefix(draft))).unwrap_or(0)
     }
 
     /// Computes the masks of the step.

@@ -3,6 +3,7 @@
 
 mod choice_recorder;
 mod draft;
+mod draft_planner;
 mod embedding_pooler;
 pub(crate) mod engine_options;
 mod led_turns;
@@ -13,6 +14,8 @@ mod running_request;
 mod sampler;
 pub(crate) mod sequence_memory;
 pub(crate) mod single_sequence;
+mod step_cost;
+mod step_measure;
 mod step_sampler;
 pub(crate) mod token_sampler;
 pub mod trace;

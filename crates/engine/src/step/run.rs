@@ -12,7 +12,8 @@ use crate::observe::outcome::Outcome;
 use crate::request::fields::Request;
 use crate::request::handle::{EngineHandle, RequestReceiver, Submission, request_channel};
 use crate::request::led_turn::{LedId, LedMessage};
-use crate::request::speculate::MAX_DRAFTED;
+use crate::step::draft::DraftSources;
+use crate::step::draft_planner::DraftPlanner;
 use crate::step::embedding_pooler::EmbeddingPooler;
 use crate::step::engine_options::EngineOptions;
 use crate::step::masks::{Masks, SequenceConstraint};
@@ -59,8 +60,8 @@ pub fn start(runner: Runner, options: EngineOptions) -> (EngineHandle, JoinHandl
 
 pub(super) struct Engine {
     pub(super) runner: Runner,
-    receiver: RequestReceiver,
-    options: EngineOptions,
+    pub(super) receiver: RequestReceiver,
+    pub(super) options: EngineOptions,
     pub(super) scheduler: Scheduler,
     /// Under the slots of the scheduler.
     pub(super) requests: SlotTable<RunningRequest>,
@@ -68,12 +69,13 @@ pub(super) struct Engine {
     pub(super) led: HashMap<LedId, Slot>,
     masks: Masks,
     prefill_budget: PrefillBudget,
+    pub(super) drafts: DraftPlanner,
     disk: Option<Disk>,
     turns: Option<TurnTaker>,
     /// Requests accepted so far.
     accepted: u64,
     plan: Vec<Planned>,
-    batch: Batch,
+    pub(super) batch: Batch,
     sampler: StepSampler,
     /// Blocks of each group touched so far, counted from the first.
     touched: Vec<usize>,
@@ -117,6 +119,7 @@ impl Engine {
                 budget if runner.stream_stats().is_some() => budget.streamed(),
                 budget => budget,
             },
+            drafts: DraftPlanner::new(running, options.draft_memory),
             disk: options.disk.clone().and_then(|disk| Disk::new(disk, &runner, &receiver.metrics)),
             turns: options.turns.as_ref().map(ComputeTurns::join),
             accepted: 0,
@@ -134,6 +137,7 @@ impl Engine {
         let alone = self.turns.is_none();
         self.touch_cache_ahead(|engine| alone || engine.receiver.submissions.is_empty());
         self.prepare_weights_ahead();
+        self.measure_steps();
         while self.drain() {
             let start = Instant::now();
             self.work_on_disk();
@@ -173,7 +177,7 @@ impl Engine {
     }
 
     /// Waits for the turn among engines that share the processors; returns it with the time waited.
-    fn take_turn(&mut self) -> (Option<Turn>, Duration) {
+    pub(super) fn take_turn(&mut self) -> (Option<Turn>, Duration) {
         let Some(turns) = &self.turns else { return (None, Duration::ZERO) };
         self.runner.begin(IDLE);
         let start = Instant::now();
@@ -181,12 +185,12 @@ impl Engine {
     }
 
     /// Whether other engines that share the processors have work.
-    fn others_work(&self) -> bool {
+    pub(super) fn others_work(&self) -> bool {
         self.turns.as_ref().is_some_and(TurnTaker::others_work)
     }
 
     /// Leaves the turns to other engines, until there is work.
-    fn rest(&self) {
+    pub(super) fn rest(&self) {
         if let Some(turns) = &self.turns {
             turns.rest();
         }
@@ -283,12 +287,11 @@ impl Engine {
         let (number, info, request) = (self.accepted, &runner.info, &mut submission.request);
         self.accepted += 1;
         request.sampling.seed.get_or_insert_with(Rng::entropy_seed);
-        let drafts = request.speculate.unwrap_or(options.speculate);
         // What replays compare are answers.
         let traced = options.traces.is_some() && !request.has_no_answer() && led.is_none();
         let adapters = request.adapters.get_or_insert_with(|| runner.adapters().clone()).clone();
         let setup = RequestSetup {
-            max_drafted: drafts.max().min(MAX_DRAFTED),
+            drafts: DraftSources::of(request, options.speculate, led.is_some()),
             timeout: request.timeout.or(options.timeout).filter(|_| led.is_none()),
             constraint: SequenceConstraint::of(request, info.vocab_size),
             pooler: request.embed.map(|embed| EmbeddingPooler::new(embed, &runner.embedding)),
@@ -347,6 +350,7 @@ impl Engine {
             disk.ending(&self.scheduler, slot, running.is_stored());
         }
         let sequence = self.scheduler.sequence(slot);
+        self.drafts.remember(&running, sequence);
         running.finish(abort, sequence, &self.receiver.metrics, self.options.traces.as_ref());
         self.scheduler.finish(slot);
     }
@@ -357,7 +361,7 @@ impl Engine {
             let is_held = self.disk.as_ref().is_some_and(|disk| disk.holds(slot));
             self.scheduler.set_ready(slot, running.is_ready() && !is_held);
         }
-        self.offer_drafts();
+        self.drafts.offer(&mut self.scheduler, &mut self.requests);
         // Other engines may decode too, and wait for this step.
         let others = usize::from(self.others_work());
         let prompt = self.prefill_budget.prompt(self.scheduler.decoding().count() + others);
@@ -383,24 +387,6 @@ impl Engine {
         let key = |planned: &Planned| (requests[planned.slot].adapter_key(), planned.slot.0);
         if plan.iter().any(|planned| !requests[planned.slot].adapters().is_empty()) {
             plan.sort_unstable_by_key(key);
-        }
-    }
-
-    /// Drafts tokens for the sequences that decode and speculate.
-    fn offer_drafts(&mut self) {
-        let Self { scheduler, requests, .. } = self;
-        let mut speculates = false;
-        for slot in scheduler.decoding() {
-            let draft = &mut requests[slot].draft;
-            if draft.max > 0 {
-                draft.look_up(scheduler.sequence(slot).tokens);
-                speculates = true;
-            }
-        }
-        if speculates {
-            for (slot, running) in requests.iter() {
-                scheduler.offer_drafts(slot, running.draft.tokens.len());
-            }
         }
     }
 
@@ -476,7 +462,7 @@ impl Engine {
     }
 
     fn sample(&mut self) {
-        let Self { runner, scheduler, requests, masks, sampler, plan, .. } = self;
+        let Self { runner, scheduler, requests, masks, sampler, plan, drafts, .. } = self;
         let (mut hidden, size) = (runner.hidden(), runner.info.hidden_size);
         for planned in plan.iter().filter(|planned| planned.outputs > 0) {
             let running = &mut requests[planned.slot];
@@ -491,7 +477,10 @@ impl Engine {
             sampler.push(*planned, running);
         }
         sampler.run(runner, scheduler);
-        sampler.drain().for_each(|(slot, running)| requests.insert(slot, running));
+        for (slot, mut running) in sampler.drain() {
+            drafts.learn(&mut running);
+            requests.insert(slot, running);
+        }
     }
 
     fn commit(&mut self) {
@@ -561,6 +550,9 @@ impl Engine {
         let prompt = rows - decoding.map(|planned| 1 + planned.drafts).sum::<usize>();
         if !self.runner.take_prepared() {
             self.prefill_budget.observe(rows, prompt, took);
+            if prompt == 0 {
+                self.drafts.cost.observe(rows, took);
+            }
         }
         self.receiver.metrics.step(Step { rows, sequences, took });
         self.report();

@@ -16,7 +16,7 @@ use crate::request::fields::{Event, Finished, Request, TokenLogprobs, Usage};
 use crate::request::handle::Submission;
 use crate::request::led_turn::{LedBeginning, LedId};
 use crate::step::choice_recorder::ChoiceRecorder;
-use crate::step::draft::RequestDraft;
+use crate::step::draft::{Acceptance, DraftMemory, DraftSources, RequestDraft};
 use crate::step::embedding_pooler::EmbeddingPooler;
 use crate::step::masks::{ConstraintState, SequenceConstraint};
 use crate::step::sampler::{History, Sampler, SamplerScratch, logprobs};
@@ -32,8 +32,8 @@ use std::time::{Duration, Instant};
 /// What the engine adds to a submitted request.
 #[derive(Debug)]
 pub(crate) struct RequestSetup {
-    /// Maximum number of drafts per step.
-    pub max_drafted: usize,
+    /// What its tokens are drafted from.
+    pub drafts: DraftSources,
     /// Maximum time from submission to the end.
     pub timeout: Option<Duration>,
     pub constraint: SequenceConstraint,
@@ -57,6 +57,8 @@ pub(crate) struct RunningRequest {
     clock: RequestClock,
     reader: ReaderChannel,
     pub draft: RequestDraft,
+    /// Maximum number of drafts per step.
+    max_drafted: usize,
     pub recorder: Option<Box<Recorder>>,
     /// Present if the logits of choices are recorded, for a trace or for whoever submitted the
     /// request.
@@ -70,12 +72,14 @@ impl RunningRequest {
     pub fn new(submission: Submission, setup: RequestSetup) -> Self {
         let Submission { mut request, events, submitted, queue_slot, .. } = submission;
         let adapters = request.adapters.take().unwrap_or_default();
-        let RequestSetup { max_drafted, timeout, constraint, pooler, recorder, led } = setup;
+        let RequestSetup { drafts, timeout, constraint, pooler, recorder, led } = setup;
+        let max_drafted = drafts.max();
         let record =
             request.record.take().or_else(|| recorder.as_ref().map(|_| Default::default()));
         let choices = record.map(ChoiceRecorder::new);
         Self {
-            draft: RequestDraft::new(max_drafted),
+            draft: RequestDraft::new(drafts),
+            max_drafted,
             adapter_key: adapted_space([0; 16], &adapters),
             adapters,
             sampler: Sampler::new(request.sampling.clone()),
@@ -144,7 +148,7 @@ impl RunningRequest {
 
     /// Whether the events of a step fit into the reader's channel.
     pub fn is_ready(&self) -> bool {
-        self.reader.has_room(self.draft.max)
+        self.reader.has_room(self.max_drafted)
     }
 
     /// Why the request ends from outside, if it does.
@@ -170,6 +174,26 @@ impl RunningRequest {
             recorder.trace.cached_tokens = lookup.found;
         }
         self.reader.send(Event::Admitted { lookup, queued_s: queued.as_secs_f64() });
+    }
+
+    /// Drafts the next tokens of its `sequence`, as far as its constraint allows them.
+    pub fn find_draft(&mut self, sequence: View<'_>, memory: &mut DraftMemory) {
+        let Self { draft, constraint, max_drafted, .. } = self;
+        let constraint = constraint.state();
+        let forced = constraint.as_ref().map_or(&[][..], |constraint| constraint.forced());
+        let left = sequence.capacity - sequence.tokens.len();
+        // The last token of a sequence is sampled from a row of its own.
+        let most = left.saturating_sub(1).min(*max_drafted);
+        draft.find((sequence.tokens, sequence.prompt), forced, most, memory);
+        if let Some(constraint) = constraint {
+            let allowed = constraint.allowed_prefix(draft.tokens());
+            draft.truncate(allowed);
+        }
+    }
+
+    /// Compares its draft with the tokens of the step.
+    pub fn learn_from_draft(&mut self, all: &mut Acceptance) {
+        self.draft.learn(&self.output.ids, all);
     }
 
     /// Starts the masks of a step. Returns the constraint if the mask thread is to compute them.
@@ -370,8 +394,8 @@ impl RunningRequest {
             Some(Err(error)) => output.outcome = Some(Outcome::Failed(error.to_string())),
             None => {}
         }
-        if planned.drafts > 0 {
-            metrics.drafted(planned.drafts, self.draft.accepted_now);
+        if planned.tokens == 1 && !output.ids.is_empty() {
+            metrics.drafted(self.draft.drafter(), planned.drafts, self.draft.accepted_now);
         }
         let computed = sequence.prompt.saturating_sub(sequence.cached());
         self.clock.record_prompt(computed, metrics);

@@ -1,9 +1,11 @@
 //! Constraints in the engine, by the example of a toy constraint over ids.
 
 use crate::checkpoints::{config, open, random, write};
+use engine::metrics::Stats;
 use engine::{
-    Allowed, Constraint, EngineHandle, EngineOptions, Event, Finished, Generation, Grammar,
-    GrammarRef, LoadOptions, Outcome, Request, Runner, SamplingParams, Speculate, TokenSet, start,
+    Allowed, Constraint, Drafter, EngineHandle, EngineOptions, Event, Finished, Generation,
+    Grammar, GrammarRef, LoadOptions, Outcome, Request, Runner, SamplingParams, Speculate,
+    TokenSet, start,
 };
 use serde_json::{Value, json};
 
@@ -22,13 +24,22 @@ pub(crate) struct Toy {
     pub cycle: Option<usize>,
     /// Whether the choice after an even id is greedy.
     pub steers: bool,
+    /// Four of five tokens are the only ones allowed, and drafted if this is so.
+    pub forces: Option<bool>,
     pub seen: Vec<u32>,
 }
 
 impl Toy {
     pub fn of(number: usize) -> Self {
-        let (broken, panics, cycle, steers) = (None, None, None, false);
-        Self { number, length: 60, broken, panics, below: 131, cycle, steers, seen: Vec::new() }
+        let (broken, panics, cycle, steers, forces) = (None, None, None, false, None);
+        let seen = Vec::new();
+        Self { number, length: 60, broken, panics, below: 131, cycle, steers, forces, seen }
+    }
+
+    /// The only id that is allowed at a place, if it is only one.
+    fn only(&self, place: usize) -> Option<u32> {
+        let is_forced = self.forces.is_some() && !place.is_multiple_of(5) && place < self.length;
+        is_forced.then(|| (7 * place + self.number) as u32 % self.below)
     }
 
     pub fn grammar(self) -> GrammarRef {
@@ -36,6 +47,9 @@ impl Toy {
     }
 
     fn allows(&self, id: u32) -> bool {
+        if let Some(only) = self.only(self.seen.len()) {
+            return id == only;
+        }
         let last = self.seen.last().copied().unwrap_or(0) as usize;
         let turn = match self.cycle {
             Some(cycle) => (id as usize + cycle - self.seen.len() % cycle) % cycle,
@@ -63,7 +77,8 @@ impl Constraint for Toy {
         assert_ne!(self.panics, Some(self.seen.len()));
         assert!(allowed.is_empty());
         (0..200).filter(|id| self.allows(*id)).for_each(|id| allowed.insert(id));
-        Ok(Allowed::Listed { may_end: self.seen.len() % 4 == 3 })
+        let may_end = self.seen.len() % 4 == 3 && self.only(self.seen.len()).is_none();
+        Ok(Allowed::Listed { may_end })
     }
 
     fn greedy(&self) -> bool {
@@ -86,6 +101,17 @@ impl Constraint for Toy {
 
     fn is_complete(&self) -> bool {
         self.seen.len() == self.length
+    }
+
+    fn forced(&mut self, draft: &mut Vec<u32>) {
+        if self.forces == Some(true) {
+            draft.extend((self.seen.len()..).map_while(|place| self.only(place)));
+        }
+    }
+
+    fn allowed_prefix(&mut self, ids: &[u32]) -> usize {
+        let mut toy = self.clone();
+        ids.iter().take_while(|id| toy.accept(**id).is_ok()).count()
     }
 }
 
@@ -356,4 +382,30 @@ fn drafts_that_are_right_count_under_a_constraint_too() {
     assert_eq!(on_end.outcome, Outcome::Complete);
     let usage = on_end.usage;
     assert!(0 < usage.accepted_tokens && usage.accepted_tokens < usage.drafted_tokens, "{usage:?}");
+}
+
+/// Whatever the setting: what a grammar forces is drafted, and sampling has no choice.
+#[test]
+fn an_only_allowed_token_is_never_rejected() {
+    let (checkpoint, _folder) = random("qwen3");
+    let options = EngineOptions::default();
+    let load = LoadOptions { logit_rows: options.logit_rows(), ..LoadOptions::default() };
+    let engine = start(Runner::load(&checkpoint, &load).unwrap(), options).0;
+    let mut all = 0;
+    for speculate in ["off", "auto", "suffix:2"].map(|text| Some(text.parse().unwrap())) {
+        let with = |forces| {
+            let toy = Toy { forces: Some(forces), ..Toy::of(2) };
+            answer(&engine, Request { speculate, ..request(toy) })
+        };
+        let before = engine.metrics.snapshot();
+        let (drafted, plain) = (with(true), with(false));
+        assert_eq!((drafted.0.len(), &drafted.0), (50, &plain.0));
+        let forced = |stats: &Stats| stats.drafts[Drafter::Forced as usize];
+        let (before, after) = (forced(&before), forced(&engine.metrics.snapshot()));
+        let verified = after.drafted - before.drafted;
+        assert_eq!(after.accepted - before.accepted, verified, "{speculate:?}");
+        all += verified;
+    }
+    // How many are verified depends on the times of steps; now and then some are.
+    assert!(all > 0);
 }

@@ -222,8 +222,9 @@ fn check_against(checkpoint: &Checkpoint, wanted: (&[Request], &[Answer]), ways:
         if all_kept && way.blocks < 32 && way.company > 16 {
             *preempted.get_or_insert(0) += stats.preemptions;
         }
-        if way.speculate != Speculate::Off {
-            assert!(stats.drafted > 0, "nothing was drafted: {way:?}");
+        // Other drafters verify as many as pay, which may be none.
+        if matches!(way.speculate, Speculate::Ngram(_)) {
+            assert!(stats.drafted() > 0, "nothing was drafted: {way:?}");
         }
     }
     assert_ne!(preempted, Some(0), "{architecture}: no way preempted a sequence: {ways:?}");
@@ -252,7 +253,8 @@ fn ways(mode: Mode) -> Vec<Way> {
         Way { company: 8, ..alone.clone() },
         Way { company: 32, blocks: 14, running: 32, threads: 2, ..alone.clone() },
         Way { company: 16, speculate: Speculate::Ngram(4), ..alone.clone() },
-        Way { company: 32, blocks: 14, speculate: Speculate::Ngram(3), ..alone.clone() },
+        Way { company: 32, blocks: 14, speculate: Speculate::Suffix(5), ..alone.clone() },
+        Way { company: 4, speculate: Speculate::default(), ..alone.clone() },
     ];
     for chunk in [1, 7, 64, 512] {
         ways.push(Way { chunk, threads: 1 + chunk % 2, company: 5, ..alone.clone() });

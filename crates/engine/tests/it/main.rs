@@ -7,6 +7,7 @@ mod constraints;
 mod determinism;
 mod devices;
 mod disk;
+mod drafts;
 mod embeddings;
 mod encoders;
 mod instruction_sets;

@@ -1,6 +1,7 @@
 //! The members that say how an answer is given, which chat and text completions share: how many
 //! choices, as a stream or not, for which user, and in which part of the caches.
 
+use crate::generate::speculation;
 use crate::http::error::HttpError;
 use api::RequestOptions;
 use serde::Deserialize;
@@ -43,8 +44,12 @@ pub(crate) struct OptionsBody {
     /// Give a receipt of the answer, with which it can be computed again; an extension.
     #[serde(rename = "receipt")]
     _receipt: Option<bool>,
-    /// How the next tokens are guessed: `off`, `ngram` or `ngram:` and how many; an extension.
+    /// How the next tokens are drafted, as `--speculate` says it; an extension.
     speculate: Option<String>,
+    /// Most tokens drafted in a step; -1 for no bound. As in llama.cpp.
+    #[serde(rename = "speculative.n_max")]
+    #[schema(minimum = -1)]
+    n_max: Option<i64>,
 }
 
 /// What a stream reports.
@@ -121,12 +126,12 @@ impl OptionsBody {
         let priority = i32::try_from(wide).map_err(|_| {
             HttpError::member("priority", format!("must be an integer of 32 bits, not {wide}"))
         })?;
-        let wrong = |error: String| HttpError::at("speculate", error);
-        let speculate = self.speculate.as_deref().map(str::parse).transpose().map_err(wrong)?;
         let user = self.user.clone().or_else(|| self.safety_identifier.clone());
         let (cache_salt, progress) = (self.cache_salt()?, self.telemetry().any());
         let rest = RequestOptions::default();
-        Ok(RequestOptions { priority, user, cache_salt, speculate, progress, ..rest })
+        let mut options = RequestOptions { priority, user, cache_salt, progress, ..rest };
+        speculation::apply(self.speculate.as_deref(), self.n_max, &mut options)?;
+        Ok(options)
     }
 
     /// The same for answers that do not report progress.

@@ -24,6 +24,10 @@ pub(crate) struct Timings {
     predicted_ms: f64,
     predicted_per_token_ms: f64,
     predicted_per_second: f64,
+    /// Drafted tokens that were verified.
+    draft_n: usize,
+    /// Drafted tokens that were accepted.
+    draft_n_accepted: usize,
 }
 
 /// How much of a prompt is there.
@@ -49,11 +53,14 @@ struct Totals {
     steps: usize,
     prefill_s: f64,
     decode_s: f64,
+    drafted: usize,
+    accepted: usize,
 }
 
 impl From<Totals> for Timings {
     fn from(sums: Totals) -> Self {
-        let Totals { cached, computed, generated, steps, prefill_s, decode_s } = sums;
+        let Totals { cached, computed, generated, steps, prefill_s, decode_s, drafted, accepted } =
+            sums;
         // Without a step no time was spent between tokens.
         let decode_s = if steps == 0 { 0.0 } else { decode_s };
         Self {
@@ -66,6 +73,8 @@ impl From<Totals> for Timings {
             predicted_ms: 1e3 * decode_s,
             predicted_per_token_ms: share(1e3 * decode_s, steps as f64),
             predicted_per_second: share(steps as f64, decode_s),
+            draft_n: drafted,
+            draft_n_accepted: accepted,
         }
     }
 }
@@ -88,6 +97,8 @@ impl Timings {
             sums.generated += usage.completion_tokens;
             sums.steps += usage.completion_tokens.saturating_sub(1);
             sums.decode_s += timings.decode_s;
+            sums.drafted += usage.drafted_tokens;
+            sums.accepted += usage.accepted_tokens;
         }
         sums.into()
     }
@@ -170,6 +181,7 @@ impl ChoiceProgress {
             steps: self.generated.saturating_sub(1),
             prefill_s: self.prefill.as_secs_f64(),
             decode_s: decode.as_secs_f64(),
+            ..Totals::default()
         };
         sums.into()
     }

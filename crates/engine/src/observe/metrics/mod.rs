@@ -7,6 +7,7 @@
 
 mod cache;
 mod disk;
+mod drafts;
 mod histogram;
 mod names;
 mod register;
@@ -14,9 +15,11 @@ mod stats;
 mod values;
 mod weights;
 
+use crate::observe::drafter::Drafter;
 use crate::observe::outcome::Outcome;
 use backend::{Memory, StreamStats, TableStats};
 pub use cache::Lookup;
+pub use drafts::DraftStats;
 use histogram::Histogram;
 use prometheus_client::registry::Registry;
 pub use stats::{BlockStats, StateStats, Stats, Times};
@@ -127,10 +130,10 @@ impl Metrics {
         self.0.counters.evictions.inc_by(blocks as u64);
     }
 
-    /// Counts drafted tokens that were verified, and those of them that were accepted.
-    pub fn drafted(&self, drafted: usize, accepted: usize) {
-        self.0.counters.drafted.inc_by(drafted as u64);
-        self.0.counters.accepted.inc_by(accepted as u64);
+    /// Counts the tokens of `drafter` that a step has verified for a sequence, and those of them
+    /// that were accepted.
+    pub fn drafted(&self, drafter: Drafter, drafted: usize, accepted: usize) {
+        self.0.drafts.add(drafter, drafted, accepted);
     }
 
     /// Sets the number of requests that run and wait.

@@ -1,5 +1,6 @@
 //! Registers the metrics under their names.
 
+use super::drafts::DraftMetrics;
 use super::values::MetricValues;
 use prometheus_client::registry::{Metric, Registry};
 
@@ -14,17 +15,12 @@ pub(super) fn register(of: &MetricValues, registry: &mut Registry) {
         ("num_preemptions", "Sequences preempted for lack of KV blocks", &counters.preemptions),
         ("kv_blocks_evicted", "Cached KV blocks evicted", &counters.evictions),
         ("state_snapshots_evicted", "Snapshots of states evicted", &cache.evicted_states),
-        ("spec_decode_num_draft_tokens", "Drafted tokens", &counters.drafted),
-        (
-            "spec_decode_num_accepted_tokens",
-            "Drafted tokens that were accepted",
-            &counters.accepted,
-        ),
         ("engine_steps", "Steps computed", &counters.steps),
         ("requests_rejected", "Requests rejected because the queue was full", &counters.rejected),
     ];
     put(registry, &named_counters);
     put(registry, &[("request_success", "Requests that ended, by outcome", &of.finishes)]);
+    register_drafts(&of.drafts, registry);
     let named_gauges = [
         ("num_requests_running", "Requests being computed", &gauges.running),
         ("num_requests_waiting", "Requests waiting to be computed", &gauges.waiting),
@@ -72,6 +68,19 @@ pub(super) fn register(of: &MetricValues, registry: &mut Registry) {
     put(registry, &restores);
     registry.register_collector(Box::new(of.disk.clone()));
     registry.register_collector(Box::new(of.weights.clone()));
+}
+
+fn register_drafts(of: &DraftMetrics, registry: &mut Registry) {
+    let accepted = "Drafted tokens that were accepted, by drafter";
+    let drafts = [
+        ("spec_decode_num_draft_tokens", "Drafted tokens, by drafter", &of.drafted),
+        ("spec_decode_num_accepted_tokens", accepted, &of.accepted),
+    ];
+    put(registry, &drafts);
+    let help = "Drafted tokens that were accepted, by drafter and place in the draft";
+    put(registry, &[("spec_decode_num_accepted_tokens_per_pos", help, &of.places)]);
+    let help = "Sequences of steps, by the number of drafted tokens verified for them";
+    put(registry, &[("spec_decode_steps", help, &of.lengths)]);
 }
 
 fn put<M: Metric + Clone>(registry: &mut Registry, table: &[(&str, &str, &M)]) {

@@ -1,6 +1,7 @@
 //! The metrics as plain numbers.
 
 use super::cache::{CAUSES, GroupGauges};
+use super::drafts::DraftStats;
 use super::histogram::Histogram;
 use super::values::MetricValues;
 use crate::observe::outcome::Outcome;
@@ -36,10 +37,10 @@ pub struct Stats {
     pub preemptions: u64,
     /// Cached blocks evicted.
     pub evictions: u64,
-    /// Drafted tokens that were verified.
-    pub drafted: u64,
-    /// Drafted tokens that were accepted.
-    pub accepted: u64,
+    /// Drafted tokens, by drafter.
+    pub drafts: Vec<DraftStats>,
+    /// Sequences of steps by the number of drafted tokens that were verified for them, from 0 on.
+    pub draft_lengths: Vec<u64>,
     /// Steps computed.
     pub steps: u64,
     /// Mean number of rows of a step.
@@ -109,6 +110,16 @@ impl BlockStats {
 }
 
 impl Stats {
+    /// Drafted tokens that were verified.
+    pub fn drafted(&self) -> u64 {
+        self.drafts.iter().map(|it| it.drafted).sum()
+    }
+
+    /// Drafted tokens that were accepted.
+    pub fn accepted(&self) -> u64 {
+        self.drafts.iter().map(|it| it.accepted).sum()
+    }
+
     /// Prompt tokens looked up in the cache, by what became of them: `found`; held by blocks but
     /// computed again because rows of a group with a window are missing (`no_rows`), or because
     /// there is no snapshot of the states (`no_state`); `unknown`.
@@ -155,8 +166,8 @@ pub(super) fn of(values: &MetricValues) -> Stats {
         rejected: counters.rejected.get(),
         preemptions: counters.preemptions.get(),
         evictions: counters.evictions.get(),
-        drafted: counters.drafted.get(),
-        accepted: counters.accepted.get(),
+        drafts: values.drafts.stats().collect(),
+        draft_lengths: values.drafts.numbers().collect(),
         steps: counters.steps.get(),
         rows_per_step: values.rows.mean(),
         first_token: times(&values.first_token),

@@ -2,6 +2,7 @@
 
 use super::cache::CacheMetrics;
 use super::disk::DiskMetrics;
+use super::drafts::DraftMetrics;
 use super::histogram::Histogram;
 use super::names;
 use super::weights::WeightsMetrics;
@@ -23,8 +24,6 @@ pub(super) struct Counters {
     pub rejected: Counter,
     pub preemptions: Counter,
     pub evictions: Counter,
-    pub drafted: Counter,
-    pub accepted: Counter,
     pub steps: Counter,
 }
 
@@ -39,6 +38,7 @@ pub(super) struct Gauges {
 pub(super) struct MetricValues {
     pub counters: Counters,
     pub gauges: Gauges,
+    pub drafts: DraftMetrics,
     pub cache: CacheMetrics,
     pub disk: DiskMetrics,
     pub weights: WeightsMetrics,
@@ -72,6 +72,7 @@ impl Default for MetricValues {
         Self {
             counters: Counters::default(),
             gauges: Gauges::default(),
+            drafts: DraftMetrics::default(),
             cache: CacheMetrics::default(),
             disk: DiskMetrics::default(),
             weights: WeightsMetrics::default(),

@@ -3,7 +3,7 @@
 use crate::http::observability::http::HttpMetrics;
 use crate::http::observability::sliding_window::Rates;
 use backend::StreamStats;
-use engine::metrics::{BlockStats, StateStats, Stats, Times};
+use engine::metrics::{BlockStats, DraftStats, StateStats, Stats, Times};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 use store::{Failure, StoreStats};
@@ -80,9 +80,11 @@ impl StatsReport<'_> {
             "steps": { "count": stats.steps, "mean_rows": round(stats.rows_per_step) },
             "preemptions": stats.preemptions,
             "speculation": {
-                "drafted": stats.drafted,
-                "accepted": stats.accepted,
-                "acceptance_rate": share(stats.accepted, stats.drafted),
+                "drafted": stats.drafted(),
+                "accepted": stats.accepted(),
+                "acceptance_rate": share(stats.accepted(), stats.drafted()),
+                "drafters": Map::from_iter(stats.drafts.iter().map(drafter)),
+                "steps_by_drafts": stats.draft_lengths,
             },
             "errors": {
                 "generations": stats.failed(),
@@ -129,11 +131,17 @@ impl StatsReport<'_> {
             ("first token", median(&stats.first_token)),
             ("between tokens", median(&stats.between_tokens)),
             ("preemptions", stats.preemptions.to_string()),
-            ("speculation", part(stats.accepted, stats.drafted, "guesses")),
+            ("speculation", part(stats.accepted(), stats.drafted(), "guesses")),
             ("errors", format!("{} generations, {refused} 4xx, {failed} 5xx", stats.failed())),
         ];
         rows.iter().map(|(label, text)| format!("{label:LABEL$} {text}\n")).collect()
     }
+}
+
+/// A drafter's tokens under its name.
+fn drafter(of: &DraftStats) -> (String, Value) {
+    let DraftStats { drafter, drafted, accepted } = of;
+    (drafter.name().to_owned(), json!({"drafted": drafted, "accepted": accepted}))
 }
 
 /// The blocks of a group of rows; without a `window`, all later positions look at its rows.

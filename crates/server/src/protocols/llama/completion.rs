@@ -4,6 +4,7 @@ use crate::generate::constraint::ConstraintField;
 use crate::generate::flow::{self, Delivery, Generation, Reply};
 use crate::generate::mixed_prompts;
 use crate::generate::options::Telemetry;
+use crate::generate::speculation;
 use crate::http::error::HttpError;
 use crate::http::models::ModelUse;
 use crate::http::random;
@@ -102,6 +103,12 @@ struct AnswerOptions {
     /// The only members that the answer has; `a/b` is member `b` of `a`, under the name `a/b`.
     #[schema(max_items = 100)]
     response_fields: Option<Vec<String>>,
+    /// How the next tokens are drafted, as `--speculate` says it; an extension.
+    speculate: Option<String>,
+    /// Most tokens drafted in a step; -1 for no bound.
+    #[serde(rename = "speculative.n_max")]
+    #[schema(minimum = -1)]
+    n_max: Option<i64>,
     /// The slot whose tokens these become, for actions on it.
     id_slot: Option<i64>,
     /// Every prompt finds what is cached of it.
@@ -218,10 +225,12 @@ fn prepare(
     if bound.as_ref().is_some_and(BoundSlot::begin) {
         prompts.iter_mut().for_each(Prepared::compute_anew);
     }
+    let mut options = RequestOptions { progress: telemetry.any(), ..RequestOptions::default() };
+    speculation::apply(how.speculate.as_deref(), how.n_max, &mut options)?;
     Ok(Reply::Generate(Box::new(Generation {
         prompts,
         per_prompt: choices,
-        options: RequestOptions { progress: telemetry.any(), ..RequestOptions::default() },
+        options,
         id: random::id("completion-"),
         answer: CompletionAnswer::new(&service.info().name, view, choices, bound),
         delivery: Delivery::of(stream),

@@ -105,7 +105,7 @@ pub(crate) async fn slots(
         id,
         id_task: -1,
         n_ctx,
-        speculative: stats.drafted > 0,
+        speculative: stats.drafted() > 0,
         is_processing: id < busy,
     };
     Ok(Json((0..count).map(slot).collect()))

@@ -105,19 +105,18 @@ impl LlamaSampling {
 }
 
 /// Members that change nothing, and what a warning says of them.
-const UNUSED: [(&str, &str); 9] = [
+const UNUSED: [(&str, &str); 8] = [
     ("min_keep", "samplers keep as few tokens as they say"),
     ("n_discard", KEEPS_ALL),
     ("n_indent", "lines have the indent that the model gives them"),
     ("n_keep", KEEPS_ALL),
-    ("speculative.n_max", SPECULATES),
     ("speculative.n_min", SPECULATES),
     ("speculative.p_min", SPECULATES),
     ("t_max_predict_ms", "an answer ends by its tokens, not by the time"),
     ("t_max_prompt_ms", "a prompt is computed whole"),
 ];
 const KEEPS_ALL: &str = "a prompt that is too long is refused, not cut";
-const SPECULATES: &str = "speculation is a setting of the server";
+const SPECULATES: &str = "as many tokens are drafted as make the answer faster";
 
 /// Warns of members that change nothing.
 pub(crate) fn warnings(body: &Value) -> Warnings {

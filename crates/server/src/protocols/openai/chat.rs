@@ -4,6 +4,7 @@ use crate::generate::constraint::{ConstraintBody, ConstraintField};
 use crate::generate::flow::{self, Delivery, Generation, Reply};
 use crate::generate::logprobs;
 use crate::generate::options::OptionsBody;
+use crate::generate::speculation;
 use crate::http::described::described;
 use crate::http::error::HttpError;
 use crate::http::refusals::Refusals;
@@ -92,9 +93,9 @@ struct ChatBody {
     _store: Option<bool>,
     /// There is one tier; another one is named in `warnings`.
     service_tier: Option<String>,
-    /// Taken; the server guesses for itself.
-    #[serde(rename = "prediction")]
-    _prediction: Option<Object>,
+    /// What the answer is expected to be, `{"type": "content", "content": ...}`: tokens are drafted
+    /// from it.
+    prediction: Option<Object>,
     /// A variable for the chat template.
     verbosity: Option<String>,
     /// Taken; what is cached is found by itself.
@@ -246,7 +247,8 @@ pub(crate) fn read(body: &Value) -> Result<ChatCall, HttpError> {
         functions,
         hides_reasoning: thinking.is_hidden || format == ReasoningFormat::Hidden,
     };
-    let options = options.options()?;
+    let prediction = chat.prediction.as_ref().map(speculation::predicted).transpose()?;
+    let options = RequestOptions { prediction, ..options.options()? };
     Ok(ChatCall { request, constraint, options, choices, stream, style, custom, warnings })
 }
 
@@ -394,9 +396,19 @@ mod tests {
     }
 
     #[test]
+    fn a_prediction_reaches_the_request() {
+        let prediction =
+            |content: Value| json!({"prediction": {"type": "content", "content": content}});
+        let options = call(prediction("x".into())).unwrap().options;
+        assert_eq!(options.prediction.as_deref(), Some("x"));
+        check_error(prediction(json!(3)), "prediction.content");
+        check_error(json!({"speculative.n_max": -2}), "speculative.n_max");
+    }
+
+    #[test]
     fn members_without_effect_are_taken() {
         let ignored = json!({"metadata": {"a": "b"}, "store": true, "service_tier": "auto",
-            "prediction": {"type": "content", "content": "x"}, "verbosity": "low",
+            "verbosity": "low",
             "prompt_cache_key": "k", "safety_identifier": "s", "modalities": ["text"],
             "web_search_options": {}, "stream_options": {"include_obfuscation": true}});
         assert!(call(ignored).is_ok());

@@ -1,0 +1,37 @@
+//! Where drafts come from.
+
+/// Maximum number of drafted tokens per sequence and step.
+pub const MAX_DRAFTED: usize = 16;
+
+/// Where the drafted tokens of a step come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Drafter {
+    /// The grammar, which leaves little else.
+    Forced,
+    /// What followed the last two to four tokens, for [`Speculate::Ngram`](crate::Speculate).
+    Ngram,
+    /// An earlier place of the sequence that continues like its end.
+    Suffix,
+    /// The answer that the client expects.
+    Prediction,
+    /// A place of earlier requests.
+    Memory,
+}
+
+impl Drafter {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 5] =
+        [Self::Forced, Self::Ngram, Self::Suffix, Self::Prediction, Self::Memory];
+
+    /// Its name in metrics and statistics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Forced => "forced",
+            Self::Ngram => "ngram",
+            Self::Suffix => "suffix",
+            Self::Prediction => "prediction",
+            Self::Memory => "memory",
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Counts of drafted tokens, by drafter, place and number.
+
+use crate::observe::drafter::{Drafter, MAX_DRAFTED};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+
+type ByDrafter = Family<[(&'static str, &'static str); 1], Counter>;
+type ByDrafterAndPlace = Family<[(&'static str, String); 2], Counter>;
+
+/// What became of the tokens of a drafter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DraftStats {
+    /// The drafter.
+    pub drafter: Drafter,
+    /// Its tokens that were verified.
+    pub drafted: u64,
+    /// Those of them that were accepted.
+    pub accepted: u64,
+}
+
+/// The counters of one drafter, the members of the families below.
+#[derive(Debug)]
+struct DrafterCounters {
+    drafted: Counter,
+    accepted: Counter,
+    /// Accepted tokens by place in the draft.
+    places: [Counter; MAX_DRAFTED],
+}
+
+/// Counts of drafted tokens.
+#[derive(Debug)]
+pub(super) struct DraftMetrics {
+    pub drafted: ByDrafter,
+    pub accepted: ByDrafter,
+    pub places: ByDrafterAndPlace,
+    pub lengths: Family<[(&'static str, String); 1], Counter>,
+    drafters: [DrafterCounters; Drafter::ALL.len()],
+    /// Sequences of steps by the number of drafts that were verified for them.
+    numbers: [Counter; MAX_DRAFTED + 1],
+}
+
+impl Default for DraftMetrics {
+    fn default() -> Self {
+        let (drafted, accepted) = (ByDrafter::default(), ByDrafter::default());
+        let (places, lengths) = (ByDrafterAndPlace::default(), Family::default());
+        let drafters = Drafter::ALL.map(|drafter| {
+            let name = drafter.name();
+            let of = |family: &ByDrafter| family.get_or_create_owned(&[("drafter", name)]);
+            let place = |place: usize| {
+                let labels = [("drafter", name.to_owned()), ("position", place.to_string())];
+                places.get_or_create_owned(&labels)
+            };
+            let places = std::array::from_fn(place);
+            DrafterCounters { drafted: of(&drafted), accepted: of(&accepted), places }
+        });
+        let number = |number: usize| lengths.get_or_create_owned(&[("drafts", number.to_string())]);
+        let numbers = std::array::from_fn(number);
+        Self { drafters, numbers, drafted, accepted, places, lengths }
+    }
+}
+
+impl DraftMetrics {
+    /// Counts a step of a sequence that verified `drafted` tokens of `drafter`, and accepted some.
+    pub fn add(&self, drafter: Drafter, drafted: usize, accepted: usize) {
+        self.numbers[drafted.min(MAX_DRAFTED)].inc();
+        let counts = &self.drafters[drafter as usize];
+        counts.drafted.inc_by(drafted as u64);
+        counts.accepted.inc_by(accepted as u64);
+        for place in counts.places.iter().take(accepted) {
+            place.inc();
+        }
+    }
+
+    /// What became of the tokens of each drafter.
+    pub fn stats(&self) -> impl Iterator<Item = DraftStats> {
+        let both = Drafter::ALL.into_iter().zip(&self.drafters);
+        both.map(|(drafter, counts)| DraftStats {
+            drafter,
+            drafted: counts.drafted.get(),
+            accepted: counts.accepted.get(),
+        })
+    }
+
+    /// Sequences of steps by the number of drafts that were verified for them, from 0 on.
+    pub fn numbers(&self) -> impl Iterator<Item = u64> {
+        self.numbers.iter().map(Counter::get)
+    }
+}

@@ -1,0 +1,87 @@
+//! Drafts from texts: they change no bits, and no part of the caches sees those of another.
+
+use crate::checkpoints::{config, open, random, write};
+use crate::determinism::collect;
+use engine::metrics::DraftStats;
+use engine::{
+    Drafter, EngineHandle, EngineOptions, LoadOptions, Request, Runner, SamplingParams, Speculate,
+    start,
+};
+use formats::Checkpoint;
+
+fn engine(checkpoint: &Checkpoint, speculate: Speculate, draft_memory: usize) -> EngineHandle {
+    let options = EngineOptions { speculate, draft_memory, ..EngineOptions::default() };
+    let load = LoadOptions { logit_rows: options.logit_rows(), ..LoadOptions::default() };
+    start(Runner::load(checkpoint, &load).unwrap(), options).0
+}
+
+/// A request whose answer is of few tokens, so that runs of them come again.
+fn request(seed: u64) -> Request {
+    let sampling = SamplingParams {
+        logit_bias: (0..4).map(|id| (id, 60.0)).collect(),
+        temperature: if seed.is_multiple_of(2) { 0.0 } else { 0.8 },
+        seed: Some(seed),
+        ..SamplingParams::default()
+    };
+    Request {
+        prompt: (0..30).map(|at| at * 7 % 5).collect(),
+        sampling,
+        max_tokens: Some(60),
+        logprobs: Some(2),
+        ..Request::default()
+    }
+}
+
+fn of(engine: &EngineHandle, drafter: Drafter) -> DraftStats {
+    engine.metrics.snapshot().drafts[drafter as usize]
+}
+
+#[test]
+fn the_text_is_the_same_whoever_drafts() {
+    for architecture in ["llama", "mistral", "qwen3_5"] {
+        let (checkpoint, _folder) = random(architecture);
+        let plain = engine(&checkpoint, Speculate::Off, 0);
+        let answer =
+            |engine: &EngineHandle, request: Request| collect(engine.submit(request).unwrap()).0;
+        let want: Vec<_> = (0..4).map(|seed| answer(&plain, request(seed))).collect();
+        let hows =
+            [("auto", 0), ("auto:1", 0), ("suffix", 0), ("suffix:3", 1 << 20), ("ngram:5", 0)];
+        for (how, memory) in hows {
+            let engine = engine(&checkpoint, how.parse().unwrap(), memory);
+            for (seed, want) in (0..).zip(&want) {
+                let wrong = Request { prediction: vec![1, 2, 3, 9, 0, 1], ..request(seed) };
+                let right = Request { prediction: want.ids.clone(), ..request(seed) };
+                let bound = Request { max_drafted: Some(2), ..request(seed) };
+                for request in [request(seed), wrong, right, bound] {
+                    assert_eq!(&answer(&engine, request), want, "{architecture}, {how}, {seed}");
+                }
+            }
+            let drafter = match (how, memory) {
+                ("ngram:5", _) => Drafter::Ngram,
+                (_, 0) => Drafter::Prediction,
+                _ => Drafter::Memory,
+            };
+            assert!(of(&engine, drafter).accepted > 0, "{architecture}, {how}");
+        }
+    }
+}
+
+#[test]
+fn tenants_do_not_share_suffixes() {
+    // One layer that attends to little: the same text again and again.
+    let folder = tempfile::tempdir().unwrap();
+    let config = config("llama")
+        .with(|said| (said.layers, said.windows, said.unrotated) = (1, vec![None], vec![false]));
+    write(folder.path(), &config, |_, _| {});
+    let engine = engine(&open(folder.path()), Speculate::default(), 1 << 20);
+    let ask = |space: u8| {
+        let request = Request { space: [space; 16], cold: true, ..request(1) };
+        collect(engine.submit(request).unwrap()).0
+    };
+    let first = ask(1);
+    assert_eq!(of(&engine, Drafter::Memory).drafted, 0);
+    assert_eq!(ask(2), first);
+    assert_eq!(of(&engine, Drafter::Memory).drafted, 0, "another part of the caches");
+    assert_eq!(ask(1), first);
+    assert!(of(&engine, Drafter::Memory).accepted > 0);
+}
