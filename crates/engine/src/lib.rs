@@ -53,6 +53,7 @@ pub use request::handle::{
 pub use request::led::{LeadOptions, Led, LedError, Outputs, Want};
 pub use request::led_turn::{LedBeginning, LedId, LedMessage, LedTurn};
 pub use request::speculate::Speculate;
+pub use step::draft_lengths::DraftLengths;
 pub use step::engine_options::EngineOptions;
 pub use step::run::{IDLE, start};
 pub use step::sequence_memory::SequenceMemory;

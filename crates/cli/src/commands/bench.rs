@@ -58,7 +58,7 @@ pub(crate) struct Args {
     threads: Vec<usize>,
     /// Measure with each number of threads where the time of a step goes: in every operation, the
     /// shares in which threads compute, wait for each other, and wait for one of them
-    #[arg(long, conflicts_with_all = ["guesses", "schema", "csv"])]
+    #[arg(long, conflicts_with_all = ["guesses", "synthetic_acceptance", "schema", "csv"])]
     scaling: bool,
     /// Pin each thread to a CPU of its own (Linux)
     #[arg(long)]
@@ -79,7 +79,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "HOW")]
     cache_rounding: Option<CacheRounding>,
     /// Measure only the cost of constraining answers to the JSON schema in this file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "depth", "batch", "guesses", "csv"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "depth", "batch", "guesses", "synthetic_acceptance", "csv"])]
     schema: Option<PathBuf>,
     #[command(flatten)]
     placement: PlacementArgs,
@@ -178,7 +178,7 @@ fn synthesise(shape: &str, types: MatrixTypes) -> Result<(PathBuf, tempfile::Tem
 fn load(checkpoint: &Checkpoint, args: &Args, threads: usize) -> Result<Runner> {
     let longest = |values: &[usize]| values.iter().copied().max().unwrap_or(0);
     let plan = &args.plan;
-    let rows = longest(&plan.guesses).saturating_add(1);
+    let rows = plan.most_drafts().saturating_add(1);
     let generated = plan.generate.saturating_add(1).saturating_mul(rows);
     let decode = longest(&plan.depth).saturating_add(generated).div_ceil(engine::BLOCK);
     // Scaling is measured with a sampled token behind the prompt.

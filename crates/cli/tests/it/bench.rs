@@ -39,3 +39,32 @@ fn several_numbers_of_threads_need_scaling() {
     let ended = run(&["bench", "--threads", "1,2"]);
     check_usage(&ended, "--threads: expected one number without --scaling, found 2");
 }
+
+#[test]
+fn drafts_of_a_known_acceptance_are_as_many_as_pay() {
+    let plan = ["--prompt", "8", "--gen", "12", "--batch", "1,2", "--runs", "2", "--json"];
+    let with = |shares: &str| {
+        let args = [&["bench", "--synthetic-acceptance", shares][..], &plan].concat();
+        let report: Value = serde_json::from_str(&succeed(&args)).unwrap();
+        let results = report["results"].as_array().unwrap().clone();
+        let phases: Vec<_> = results.iter().map(|it| it["phase"].as_str().unwrap()).collect();
+        assert_eq!(phases, ["prefill", "decode", "drafted", "decode", "drafted"]);
+        [results[2].clone(), results[4].clone()]
+    };
+    for (batch, measured) in (1..).zip(with("0,0,0")) {
+        // Two runs of twelve tokens of each sequence, none of which were drafted.
+        assert_eq!(measured["drafted"]["steps"], Value::from(vec![24 * batch, 0, 0, 0]));
+        assert!(measured["drafted"]["promised"].as_f64().unwrap() > 0.0);
+    }
+    for measured in with("1,1") {
+        assert_eq!(measured["drafted"]["steps"].as_array().unwrap().len(), 3, "{measured}");
+    }
+    let many = ["1"; 17].join(",");
+    for (shares, problem) in [
+        ("1.5", "expected shares from 0 to 1, found \"1.5\""),
+        (&many, "--synthetic-acceptance: expected at most 16 shares, found 17"),
+    ] {
+        let ended = run(&["bench", "--synthetic-acceptance", shares]);
+        assert!(ended.code != Some(0) && ended.err.contains(problem), "{ended:?}");
+    }
+}

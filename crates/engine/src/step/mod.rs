@@ -3,6 +3,7 @@
 
 mod choice_recorder;
 mod draft;
+pub(crate) mod draft_lengths;
 mod draft_planner;
 mod embedding_pooler;
 pub(crate) mod engine_options;

@@ -5,10 +5,10 @@ use super::machine::{Machine, Probe};
 use super::spread::MedianRange;
 use super::work::ForwardCost;
 use crate::spec::between;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use backend::StreamStats;
 use backend::{AdapterSet, Batch, ScaledAdapter};
-use engine::{Runner, SequenceMemory};
+use engine::{MAX_DRAFTED, Runner, SequenceMemory};
 use kernels::layout::Activations;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -32,8 +32,13 @@ pub struct BenchPlan {
     /// Guesses of a draft that each step of decoding verifies, all of which prove right; the rates
     /// count them as tokens
     #[arg(long, value_delimiter = ',', default_value = "0",
-          value_parser = between(0, engine::MAX_DRAFTED as u64))]
+          value_parser = between(0, MAX_DRAFTED as u64))]
     pub guesses: Vec<usize>,
+    /// Measure decoding once more with drafts, as many as the engine chooses, where the draft at
+    /// each place comes out with this probability after the ones before it, such as 0.8,0.7;
+    /// verdicts are drawn by seed
+    #[arg(long, value_name = "SHARES", value_delimiter = ',', value_parser = share)]
+    pub synthetic_acceptance: Vec<f32>,
     /// Measure decoding once more, in turns, where each sequence has another low-rank adapter of
     /// this rank, random values for all projections of the layers
     #[arg(long, value_name = "RANK", value_parser = between(1, formats::adapter::MAX_RANK as u64))]
@@ -52,16 +57,28 @@ pub struct BenchPlan {
 impl BenchPlan {
     /// Number of measurements.
     pub fn measurements(&self) -> usize {
-        let decoded = self.depth.len() * self.batch.len() * self.guesses.len();
-        self.prompt.len() + decoded * (1 + usize::from(self.adapter_rank.is_some()))
+        let shapes = self.depth.len() * self.batch.len();
+        let decoded = shapes * self.guesses.len() * (1 + usize::from(self.adapter_rank.is_some()));
+        self.prompt.len() + decoded + shapes * usize::from(!self.synthetic_acceptance.is_empty())
     }
+
+    /// Maximum number of drafts of a sequence in a step.
+    pub fn most_drafts(&self) -> usize {
+        let guesses = self.guesses.iter().copied().max().unwrap_or(0);
+        guesses.max(self.synthetic_acceptance.len())
+    }
+}
+
+fn share(text: &str) -> Result<f32> {
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.with_context(|| format!("expected shares from 0 to 1, found {text:?}"))
 }
 
 /// One measurement.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Measurement {
-    /// `prefill`, `decode`, `verify` for decoding with guesses, or `adapted` for decoding with
-    /// adapters.
+    /// `prefill`, `decode`, `verify` for decoding with guesses, `adapted` for decoding with
+    /// adapters, or `drafted` for decoding with as many drafts as the engine chooses.
     pub phase: &'static str,
     /// Prompt length of prefill; tokens in the cache before decode.
     pub tokens: usize,
@@ -80,6 +97,18 @@ pub(super) struct Measurement {
     /// What happened to experts that are read when tokens choose them, if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub experts: Option<StreamedExperts>,
+    /// What the engine chose, where it chose the number of drafts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drafted: Option<Drafted>,
+}
+
+/// How many drafts the engine chose.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Drafted {
+    /// Steps of a sequence by the number of drafts, from 0 on.
+    pub steps: Vec<u64>,
+    /// Tokens a second that the times of steps promise for the best number.
+    pub promised: f64,
 }
 
 /// What happened to streamed experts while runs were timed.
@@ -139,6 +168,10 @@ impl Bench<'_> {
     /// If a step of the model fails.
     pub fn run(&mut self, mut measured: impl FnMut()) -> Result<Vec<Measurement>> {
         let plan = self.plan;
+        let shares = plan.synthetic_acceptance.len();
+        if shares > MAX_DRAFTED {
+            bail!("--synthetic-acceptance: expected at most {MAX_DRAFTED} shares, found {shares}");
+        }
         let mut results = Vec::with_capacity(plan.measurements());
         for &prompt in &plan.prompt {
             results.push(self.prefill(prompt)?);
@@ -151,6 +184,10 @@ impl Bench<'_> {
                         results.push(measurement);
                         measured();
                     }
+                }
+                if !plan.synthetic_acceptance.is_empty() {
+                    results.push(self.drafted(depth, batch)?);
+                    measured();
                 }
             }
         }
@@ -216,6 +253,24 @@ impl Bench<'_> {
         Ok(measured.collect())
     }
 
+    /// Decoding with as many drafts as the engine chooses.
+    fn drafted(&mut self, depth: usize, batch: usize) -> Result<Measurement> {
+        let (rates, drafted) = self.decode_drafted(depth, batch)?;
+        let steps: u64 = drafted.steps.iter().sum();
+        let rows = drafted.steps.iter().zip(1..).map(|(steps, rows)| steps * rows).sum::<u64>();
+        // Bytes and operations of the mean step, for the tokens that it gives.
+        let tokens = (batch * self.plan.generate * self.plan.runs) as u64;
+        let (work, forwards) = (self.cost, steps / batch as u64);
+        let cost = Cost {
+            tokens,
+            bytes: forwards * work.weight_bytes + steps * depth as u64 * work.kv_bytes,
+            operations: work.operations(rows, rows * depth as u64, rows),
+        };
+        let runs = Runs { rates, experts: None };
+        let measured = measurement("drafted", [depth, batch, 0], &runs, &cost);
+        Ok(Measurement { drafted: Some(drafted), ..measured })
+    }
+
     /// Another random adapter for each of `count` sequences, or none.
     fn adapters(&self, count: usize) -> Result<Vec<AdapterSet>> {
         let Some(rank) = self.plan.adapter_rank else { return Ok(Vec::new()) };
@@ -271,6 +326,7 @@ fn measurement(
         gops: rate.median * per_token(cost.operations) / 1e9,
         peak_share: 0.0,
         experts: runs.experts,
+        drafted: None,
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod constrained;
 mod disk;
+mod drafted;
 mod ids;
 mod machine;
 mod measure;

@@ -2,7 +2,7 @@
 
 use super::disk::DiskRates;
 use super::machine::Machine;
-use super::measure::{Measurement, StreamedExperts};
+use super::measure::{Drafted, Measurement, StreamedExperts};
 use super::spread::MedianRange;
 use serde::Serialize;
 use std::fmt::Write;
@@ -84,6 +84,16 @@ impl BenchReport {
                 let _ = write!(text, " ({:.0}% of the disk's)", 100.0 * share);
             }
             let _ = writeln!(text, ", {waits:.0}% of the time waiting for them");
+        }
+        for m in &self.results {
+            let Some(Drafted { steps, promised }) = &m.drafted else { continue };
+            let steps: Vec<String> = (steps.iter().enumerate().filter(|(_, steps)| **steps > 0))
+                .map(|(drafts, steps)| format!("{drafts}: {steps}"))
+                .collect();
+            let share = 100.0 * m.tokens_per_second.median / promised;
+            let _ =
+                write!(text, "\ndrafted {} x{}: {promised:.1} tok/s promised", m.tokens, m.batch);
+            let _ = writeln!(text, " ({share:.0}% reached); steps by drafts: {}", steps.join(", "));
         }
         text + &self.disk.as_ref().map_or_else(String::new, |disk| format!("\n{}", disk.to_text()))
     }
