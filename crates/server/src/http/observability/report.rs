@@ -131,7 +131,7 @@ impl StatsReport<'_> {
             ("first token", median(&stats.first_token)),
             ("between tokens", median(&stats.between_tokens)),
             ("preemptions", stats.preemptions.to_string()),
-            ("speculation", part(stats.accepted(), stats.drafted(), "guesses")),
+            ("speculation", part(stats.accepted(), stats.drafted(), "drafted tokens")),
             ("errors", format!("{} generations, {refused} 4xx, {failed} 5xx", stats.failed())),
         ];
         rows.iter().map(|(label, text)| format!("{label:LABEL$} {text}\n")).collect()
