@@ -25,9 +25,10 @@ def model(tmp_path_factory):
     return wide_model(tmp_path_factory.mktemp("wide"))
 
 
+# Drafts would have requests end before the tests look.
 @pytest.fixture(scope="module")
 def wide(model):
-    server = Server("--parallel", "4", model=model)
+    server = Server("--parallel", "4", "--speculate", "off", model=model)
     yield server
     server.stop()
 
@@ -35,7 +36,7 @@ def wide(model):
 @pytest.fixture(scope="module")
 def narrow(model):
     """A server with one running request; a second one waits."""
-    server = Server("--parallel", "1", model=model)
+    server = Server("--parallel", "1", "--speculate", "off", model=model)
     yield server
     server.stop()
 

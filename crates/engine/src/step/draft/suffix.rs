@@ -217,6 +217,7 @@ pub(super) fn repeating(text: &[u32], end: usize) -> impl Iterator<Item = u32> {
 mod tests {
     use super::*;
     use base::Rng;
+    use std::io::Write;
 
     /// Length of the shortest run that is found.
     const MIN_RUN: usize = RUNS[RUNS.len() - 1];
@@ -316,9 +317,8 @@ mod tests {
         tokens.extend_from_within(..);
         let mut text = indexed(&tokens);
         let (mut times, mut found) = (Vec::new(), 0);
-        for at in 0..4000 {
-            let next = if at % 2 == 0 { tokens[at] } else { rng.below(40) as u32 };
-            text.tokens.push(next);
+        for &copied in &tokens[..4000] {
+            text.tokens.push(if rng.below(2) == 0 { copied } else { rng.below(40) as u32 });
             let start = std::time::Instant::now();
             text.extend_index();
             found += usize::from(text.find(&text.tokens).is_some());
@@ -326,9 +326,8 @@ mod tests {
         }
         times.sort();
         let [median, late] = [times[2000], times[3960]];
-        println!(
-            "{} tokens: {median:?}, 99 % within {late:?}; {found} of 4000 found",
-            tokens.len()
-        );
+        let count = tokens.len();
+        let times = format!("{count} tokens: {median:?}, 99 % within {late:?}");
+        std::io::stdout().write_all(format!("{times}; {found} found\n").as_bytes()).unwrap();
     }
 }
