@@ -57,18 +57,6 @@ impl Matcher {
         }
     }
 
-    /// Number of the first of `ids` whose text the grammar allows.
-    ///
-    /// # Errors
-    /// If the match has failed.
-    pub fn allowed_prefix(&mut self, ids: &[u32]) -> Result<usize, GrammarError> {
-        let ids = &ids[..ids.iter().position(|id| *id == self.end).unwrap_or(ids.len())];
-        if self.is_complete() {
-            return Ok(0);
-        }
-        self.inner.validate_tokens(ids).map_err(broken)
-    }
-
     /// Whether the text ends here and nothing may follow.
     pub fn is_complete(&self) -> bool {
         self.inner.is_stopped() && !self.inner.is_error() && self.inner.stop_reason().is_ok()

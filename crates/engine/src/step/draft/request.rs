@@ -5,6 +5,7 @@ use super::memory::DraftMemory;
 use super::ngram;
 use super::suffix::{IndexedText, SuffixIndex, SuffixMatch, following, repeating};
 use crate::observe::drafter::{Drafter, MAX_DRAFTED};
+use crate::request::constraint::GrammarRef;
 use crate::request::fields::Request;
 use crate::request::speculate::Speculate;
 use sched::Planned;
@@ -51,7 +52,11 @@ impl DraftSources {
         let wanted = request.speculate.unwrap_or(default);
         let wanted = wanted.at_most(request.max_drafted.unwrap_or(MAX_DRAFTED));
         let generates = !led && !request.is_prompt_only();
-        let speculate = if generates { wanted } else { Speculate::Off };
+        // Masks of llguidance hold a few tokens that its state then refuses, which ends the
+        // sequence: a drafted one would, though it is not sampled. Forced ones are certain.
+        let is_held = request.constraint.as_ref().is_some_and(GrammarRef::excludes);
+        let follows = wanted.follows() && is_held;
+        let speculate = if generates && !follows { wanted } else { Speculate::Off };
         Self { speculate, generates, prediction, space }
     }
 
