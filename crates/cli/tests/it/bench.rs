@@ -61,6 +61,9 @@ fn drafts_of_a_known_acceptance_are_as_many_as_pay() {
     for measured in with("1,1") {
         assert_eq!(measured["drafted"]["steps"].as_array().unwrap().len(), 3, "{measured}");
     }
+    // The steps before any choice need no more of the context than those after it.
+    let most = ["1"; 16].join(",");
+    succeed(&["bench", "--synthetic-acceptance", &most, "--prompt", "8", "--gen", "1", "--json"]);
     let many = ["1"; 17].join(",");
     for (shares, problem) in [
         ("1.5", "expected shares from 0 to 1, found \"1.5\""),

@@ -37,6 +37,7 @@ impl Bench<'_> {
         let mut sequences = DraftedSequences::new(self.runner, batch, &self.ids, acceptance);
         sequences.feed(self.runner, depth.max(1), self.plan.chunk)?;
         for drafts in (0..ROUNDS).flat_map(|_| 0..=most) {
+            sequences.shorten(depth.max(1));
             let (rows, took, _) = sequences.step(self.runner, &vec![drafts; batch])?;
             choice.observe(rows, took);
         }
