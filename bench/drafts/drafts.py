@@ -1,13 +1,13 @@
 """What drafts gain: tokens a second with each setting of `speculate`, in turns.
 
-Every setting gives the same tokens, which is checked. GANNET_ISA chooses the instruction set.
+GANNET_ISA chooses the instruction set.
 
     python bench/drafts/drafts.py --gannet target/release/gannet --model FILE WORKLOAD...
 
 Workloads:
 
 - `rewrite`: an answer of which an earlier request had all but ten tokens, as when a file is written
-  back with ten changes. For models with random weights too.
+  back with ten changes. For models with random weights too. Every setting must give the same tokens.
 - `random`: an answer at temperature 1, one and eight together, in which nothing repeats itself.
 - `repeat`: an instruction to repeat a text.
 - `json`: an answer that a schema is given for, with an earlier program (`--before`) in turns.
@@ -62,6 +62,8 @@ class Server:
                 break
             except OSError:
                 time.sleep(0.1)
+        if self.process.poll() is not None:
+            raise SystemExit(f"{gannet} serve ended with {self.process.returncode}")
         time.sleep(2)
 
     def url(self, path):
