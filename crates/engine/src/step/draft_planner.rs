@@ -64,17 +64,13 @@ impl DraftPlanner {
             }
             self.decoding.push((slot, fixed));
         }
-        if self.offered.is_empty() && self.decoding.iter().all(|(_, fixed)| *fixed == 0) {
-            // Those of a step that was not computed.
-            requests.iter().for_each(|(slot, _)| scheduler.offer_drafts(slot, 0));
-            return;
-        }
         self.offered.sort_unstable_by(|a, b| b.chance.total_cmp(&a.chance));
         let number = best_number(&self.offered, (rows, tokens), |rows| self.cost.seconds(rows));
         let number = self.sometimes_some(number);
         for draft in &self.offered[..number] {
             self.decoding[draft.sequence].1 += 1;
         }
+        // Others may have drafts of a step before.
         requests.iter().for_each(|(slot, _)| scheduler.offer_drafts(slot, 0));
         self.decoding.iter().for_each(|(slot, drafts)| scheduler.offer_drafts(*slot, *drafts));
     }

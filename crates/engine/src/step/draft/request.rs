@@ -52,11 +52,11 @@ impl DraftSources {
         let wanted = request.speculate.unwrap_or(default);
         let wanted = wanted.at_most(request.max_drafted.unwrap_or(MAX_DRAFTED));
         let generates = !led && !request.is_prompt_only();
-        // Masks of llguidance hold a few tokens that its state then refuses, which ends the
-        // sequence: a drafted one would, though it is not sampled. Forced ones are certain.
-        let is_held = request.constraint.as_ref().is_some_and(GrammarRef::excludes);
-        let follows = wanted.follows() && is_held;
-        let speculate = if generates && !follows { wanted } else { Speculate::Off };
+        // The masks of llguidance allow a few tokens that its state then refuses, and a refused
+        // token ends the sequence even if it was only drafted. Forced tokens are never refused.
+        let is_free = !request.constraint.as_ref().is_some_and(GrammarRef::excludes);
+        let may_draft = generates && (is_free || !wanted.follows());
+        let speculate = if may_draft { wanted } else { Speculate::Off };
         Self { speculate, generates, prediction, space }
     }
 
