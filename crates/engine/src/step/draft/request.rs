@@ -218,13 +218,6 @@ impl RequestDraft {
         &self.tokens[..self.max.min(self.tokens.len())]
     }
 
-    /// Keeps the first `len` drafted tokens, if there are more to verify.
-    pub fn truncate(&mut self, len: usize) {
-        if len < self.tokens().len() {
-            self.tokens.truncate(len);
-        }
-    }
-
     /// Whether all drafted tokens are verified, whatever that costs.
     pub fn is_fixed(&self) -> bool {
         self.drafter == Drafter::Ngram
