@@ -83,6 +83,14 @@ pub fn random_of(architecture: &str, layers: usize) -> (Checkpoint, tempfile::Te
     random_with(&config_of(architecture, layers))
 }
 
+/// A model of one layer without attention to speak of: the same tokens again and again.
+#[allow(dead_code)] // Not all programs that share this file use it.
+pub fn repeating() -> (Checkpoint, tempfile::TempDir) {
+    let one_layer = config("llama")
+        .with(|said| (said.layers, said.windows, said.unrotated) = (1, vec![None], vec![false]));
+    random_with(&one_layer)
+}
+
 fn random_with(config: &ModelConfig) -> (Checkpoint, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), config, |_, _| {});

@@ -1,6 +1,6 @@
 //! Constraints in the engine, by the example of a toy constraint over ids.
 
-use crate::checkpoints::{config, open, random, write};
+use crate::checkpoints::{random, repeating};
 use engine::metrics::Stats;
 use engine::{
     Allowed, Constraint, Drafter, EngineHandle, EngineOptions, Event, Finished, Generation,
@@ -355,14 +355,10 @@ fn a_failed_constraint_ends_its_own_sequence_only() {
 
 #[test]
 fn drafts_that_are_right_count_under_a_constraint_too() {
-    // One layer without attention to speak of: the same tokens again and again.
-    let folder = tempfile::tempdir().unwrap();
-    let config = config("llama")
-        .with(|said| (said.layers, said.windows, said.unrotated) = (1, vec![None], vec![false]));
-    write(folder.path(), &config, |_, _| {});
+    let (checkpoint, _folder) = repeating();
     let options = EngineOptions::default();
     let load = LoadOptions { logit_rows: options.logit_rows(), ..LoadOptions::default() };
-    let engine = start(Runner::load(&open(folder.path()), &load).unwrap(), options).0;
+    let engine = start(Runner::load(&checkpoint, &load).unwrap(), options).0;
     let sampling = SamplingParams {
         logit_bias: (0..12).map(|id| (id, 50.0)).collect(),
         ..SamplingParams::default()

@@ -2,7 +2,7 @@
 //! preemption, from a warm cache, in chunks of any size, on any number of threads, with or without
 //! drafts.
 
-use crate::checkpoints::{config, least, open, random, random_of, write};
+use crate::checkpoints::{config, least, open, random, random_of, repeating, write};
 use crate::constraints::{Steered, Toy};
 use crate::devices::test_gpu;
 use crate::kinds::has_states;
@@ -414,12 +414,7 @@ fn an_identical_prompt_computes_its_last_token_only() {
 
 #[test]
 fn speculation_is_right_where_text_repeats_itself() {
-    // One layer without attention to speak of: the same token again and again.
-    let folder = tempfile::tempdir().unwrap();
-    let config = config("llama")
-        .with(|said| (said.layers, said.windows, said.unrotated) = (1, vec![None], vec![false]));
-    write(folder.path(), &config, |_, _| {});
-    let checkpoint = open(folder.path());
+    let (checkpoint, _folder) = repeating();
     let speculate = Speculate::Ngram(4);
     let engine = Way { speculate, ..Way::alone(Mode::Exact) }.start(&checkpoint);
     let prompt: Vec<u32> = (0..10).cycle().take(40).collect();

@@ -1,6 +1,6 @@
 //! Drafts from texts: they change no bits, and no part of the caches sees those of another.
 
-use crate::checkpoints::{config, open, random, write};
+use crate::checkpoints::{random, repeating};
 use crate::determinism::collect;
 use engine::metrics::DraftStats;
 use engine::{
@@ -68,12 +68,8 @@ fn the_text_is_the_same_whoever_drafts() {
 
 #[test]
 fn tenants_do_not_share_suffixes() {
-    // One layer that attends to little: the same text again and again.
-    let folder = tempfile::tempdir().unwrap();
-    let config = config("llama")
-        .with(|said| (said.layers, said.windows, said.unrotated) = (1, vec![None], vec![false]));
-    write(folder.path(), &config, |_, _| {});
-    let engine = engine(&open(folder.path()), Speculate::default(), 1 << 20);
+    let (checkpoint, _folder) = repeating();
+    let engine = engine(&checkpoint, Speculate::default(), 1 << 20);
     let ask = |space: u8| {
         let request = Request { space: [space; 16], cold: true, ..request(1) };
         collect(engine.submit(request).unwrap()).0
