@@ -10,6 +10,7 @@ use api::{ModelDescription, Service};
 use backend::StreamStats;
 use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Command};
+use engine::metrics::steps_by_drafts;
 use engine::{EngineOptions, KvMemory, LoadOptions, Runner};
 use formats::Checkpoint;
 use formats::Pooling;
@@ -54,10 +55,8 @@ impl LoadedModel {
     /// How many steps verified how many drafted tokens, if any did, as text.
     pub fn drafts(&self) -> Option<String> {
         let stats = self.service.engine.metrics.snapshot();
-        let steps = stats.draft_lengths.iter().enumerate().filter(|(_, steps)| **steps > 0);
-        let steps: Vec<String> =
-            steps.map(|(drafts, steps)| format!("{drafts}: {steps}")).collect();
-        (stats.drafted() > 0).then(|| format!("steps by drafted tokens: {}", steps.join(", ")))
+        let steps = steps_by_drafts(&stats.draft_lengths);
+        (stats.drafted() > 0).then(|| format!("steps by drafted tokens: {steps}"))
     }
 
     /// Bytes of memory that the model takes.

@@ -2,7 +2,7 @@
 //! by seed instead of a drafter.
 
 use super::ids::TokenIds;
-use super::measure::{Bench, Drafted};
+use super::measure::{Bench, Drafted, Lanes};
 use anyhow::Result;
 use backend::Batch;
 use base::Rng;
@@ -34,8 +34,9 @@ impl Bench<'_> {
         let acceptance = self.plan.synthetic_acceptance.clone();
         let most = acceptance.len();
         let mut choice = DraftLengths::new(batch, &acceptance);
-        let mut sequences = DraftedSequences::new(self.runner, batch, &self.ids, acceptance);
-        sequences.feed(self.runner, depth.max(1), self.plan.chunk)?;
+        let mut lanes = Lanes::new(self.runner, batch, &self.ids);
+        lanes.feed(self.runner, depth.max(1), self.plan.chunk)?;
+        let mut sequences = DraftedSequences::new(lanes, acceptance);
         for drafts in (0..ROUNDS).flat_map(|_| 0..=most) {
             sequences.shorten(depth.max(1));
             let (rows, took, _) = sequences.step(self.runner, &vec![drafts; batch])?;
@@ -62,26 +63,11 @@ impl Bench<'_> {
 }
 
 impl DraftedSequences {
-    fn new(runner: &Runner, count: usize, ids: &TokenIds, acceptance: Vec<f32>) -> Self {
-        let (batch, memory, ids) = (runner.batch(), runner.sequences(count), ids.clone());
-        let lens = vec![(0, 0); count];
+    /// Sequences that continue those of `lanes`.
+    fn new(lanes: Lanes, acceptance: Vec<f32>) -> Self {
+        let Lanes { batch, memory, ids, len, .. } = lanes;
+        let lens = vec![(len, 0); memory.len()];
         Self { batch, memory, ids, lens, acceptance, rng: Rng::new(1) }
-    }
-
-    /// Computes the first `tokens` tokens of each sequence.
-    fn feed(&mut self, runner: &mut Runner, tokens: usize, chunk: usize) -> Result<()> {
-        for (memory, len) in self.memory.iter_mut().zip(&mut self.lens) {
-            let chunk = chunk.min(memory.most_rows());
-            for from in (0..tokens).step_by(chunk) {
-                let to = tokens.min(from + chunk);
-                self.batch.clear();
-                let ids = self.ids.next(to - from, 0);
-                memory.push(&mut self.batch, ids, from, usize::from(to == tokens));
-                runner.forward(&self.batch)?;
-            }
-            *len = (tokens, 0);
-        }
-        Ok(())
     }
 
     /// Drops all but the first `len` tokens of each sequence. States keep what they have: times do

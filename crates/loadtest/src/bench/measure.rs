@@ -344,12 +344,12 @@ impl Measurement {
 }
 
 /// Sequences of one length that advance together.
-struct Lanes {
-    batch: Batch,
+pub(super) struct Lanes {
+    pub batch: Batch,
     /// The part of the cache that each sequence has.
-    memory: Vec<SequenceMemory>,
-    ids: TokenIds,
-    len: usize,
+    pub memory: Vec<SequenceMemory>,
+    pub ids: TokenIds,
+    pub len: usize,
     /// Guesses of the step before, all right.
     right: usize,
     /// The adapters of each sequence, or none.
@@ -357,13 +357,16 @@ struct Lanes {
 }
 
 impl Lanes {
-    fn new(runner: &Runner, count: usize, ids: &TokenIds) -> Self {
+    pub fn new(runner: &Runner, count: usize, ids: &TokenIds) -> Self {
         let (batch, memory, ids) = (runner.batch(), runner.sequences(count), ids.clone());
         Self { batch, memory, ids, len: 0, right: 0, adapters: Vec::new() }
     }
 
     /// Computes `tokens` more tokens of each sequence, `chunk` of one sequence at a time.
-    fn feed(&mut self, runner: &mut Runner, tokens: usize, chunk: usize) -> Result<()> {
+    ///
+    /// # Errors
+    /// If a step of the model fails.
+    pub fn feed(&mut self, runner: &mut Runner, tokens: usize, chunk: usize) -> Result<()> {
         let (start, end) = (self.len, self.len + tokens);
         for memory in &mut self.memory {
             let chunk = chunk.min(memory.most_rows());

@@ -4,6 +4,7 @@ use super::disk::DiskRates;
 use super::machine::Machine;
 use super::measure::{Drafted, Measurement, StreamedExperts};
 use super::spread::MedianRange;
+use engine::metrics::steps_by_drafts;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -87,13 +88,14 @@ impl BenchReport {
         }
         for m in &self.results {
             let Some(Drafted { steps, promised }) = &m.drafted else { continue };
-            let steps: Vec<String> = (steps.iter().enumerate().filter(|(_, steps)| **steps > 0))
-                .map(|(drafts, steps)| format!("{drafts}: {steps}"))
-                .collect();
             let share = 100.0 * m.tokens_per_second.median / promised;
             let _ =
                 write!(text, "\ndrafted {} x{}: {promised:.1} tok/s promised", m.tokens, m.batch);
-            let _ = writeln!(text, " ({share:.0}% reached); steps by drafts: {}", steps.join(", "));
+            let _ = writeln!(
+                text,
+                " ({share:.0}% reached); steps by drafts: {}",
+                steps_by_drafts(steps)
+            );
         }
         text + &self.disk.as_ref().map_or_else(String::new, |disk| format!("\n{}", disk.to_text()))
     }

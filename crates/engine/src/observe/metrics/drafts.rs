@@ -18,6 +18,13 @@ pub struct DraftStats {
     pub accepted: u64,
 }
 
+/// The numbers of `steps` by the number of drafted tokens, from 0 on, as text: those above 0.
+pub fn steps_by_drafts(steps: &[u64]) -> String {
+    let some = steps.iter().enumerate().filter(|(_, steps)| **steps > 0);
+    let some: Vec<String> = some.map(|(drafts, steps)| format!("{drafts}: {steps}")).collect();
+    some.join(", ")
+}
+
 /// The counters of one drafter, the members of the families below.
 #[derive(Debug)]
 struct DrafterCounters {

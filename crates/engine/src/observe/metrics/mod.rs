@@ -19,7 +19,7 @@ use crate::observe::drafter::Drafter;
 use crate::observe::outcome::Outcome;
 use backend::{Memory, StreamStats, TableStats};
 pub use cache::Lookup;
-pub use drafts::DraftStats;
+pub use drafts::{DraftStats, steps_by_drafts};
 use histogram::Histogram;
 use prometheus_client::registry::Registry;
 pub use stats::{BlockStats, StateStats, Stats, Times};
