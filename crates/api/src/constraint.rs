@@ -93,4 +93,9 @@ impl Constraint for MatcherState {
     fn forced(&mut self, draft: &mut Vec<u32>) {
         self.0.forced(draft);
     }
+
+    fn allowed_prefix(&mut self, ids: &[u32]) -> usize {
+        // A match that has failed says so with its next mask.
+        self.0.allowed_prefix(ids).unwrap_or(0)
+    }
 }

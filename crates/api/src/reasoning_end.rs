@@ -243,6 +243,17 @@ impl Constraint for ReasoningState {
             (_, None) => {}
         }
     }
+
+    fn allowed_prefix(&mut self, ids: &[u32]) -> usize {
+        match (self.now.phase, &mut self.inner) {
+            (Phase::Closing(at), _) => {
+                let closing = ids.iter().zip(&self.closing[at..]);
+                closing.take_while(|(id, wanted)| id == wanted).count()
+            }
+            (_, Some(inner)) => inner.allowed_prefix(ids),
+            (_, None) => ids.len(),
+        }
+    }
 }
 
 #[cfg(test)]

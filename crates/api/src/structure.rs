@@ -91,6 +91,10 @@ impl Constraint for MarkupState {
             draft.extend(self.assets.tokenizer.encode(&rest, options).unwrap_or_default());
         }
     }
+
+    fn allowed_prefix(&mut self, ids: &[u32]) -> usize {
+        self.inner.as_mut().map_or(ids.len(), |inner| inner.allowed_prefix(ids))
+    }
 }
 
 #[cfg(test)]

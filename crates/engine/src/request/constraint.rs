@@ -63,6 +63,11 @@ pub trait Constraint: Debug + Send {
     fn forced(&mut self, draft: &mut Vec<u32>) {
         let _ = draft;
     }
+    /// Number of the first of `ids` that may come next, one after the other, or a few more: a
+    /// draft is cut there.
+    fn allowed_prefix(&mut self, ids: &[u32]) -> usize {
+        ids.len()
+    }
 }
 
 /// A shared grammar in a request. Two are equal if they share the same grammar.

@@ -152,6 +152,15 @@ impl ConstraintState {
         &self.forced
     }
 
+    /// Number of the first drafted tokens that may come next.
+    pub fn allowed_prefix(&mut self, draft: &[u32]) -> usize {
+        let Some(state) = self.state.as_mut().filter(|_| !draft.is_empty()) else {
+            return draft.len();
+        };
+        // A state that fails reports that when the masks are computed.
+        guarded(|| Ok(state.allowed_prefix(draft))).unwrap_or(0)
+    }
+
     /// Computes the masks of the step.
     fn compute(&mut self) {
         let start = Instant::now();

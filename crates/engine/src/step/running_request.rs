@@ -176,14 +176,19 @@ impl RunningRequest {
         self.reader.send(Event::Admitted { lookup, queued_s: queued.as_secs_f64() });
     }
 
-    /// Drafts the next tokens of its `sequence`.
+    /// Drafts the next tokens of its `sequence`, as far as its constraint allows them.
     pub fn find_draft(&mut self, sequence: View<'_>, memory: &mut DraftMemory) {
         let Self { draft, constraint, max_drafted, .. } = self;
-        let forced = constraint.state().map_or(&[][..], |constraint| constraint.forced());
+        let constraint = constraint.state();
+        let forced = constraint.as_ref().map_or(&[][..], |constraint| constraint.forced());
         let left = sequence.capacity - sequence.tokens.len();
         // The last token of a sequence is sampled from a row of its own.
         let most = left.saturating_sub(1).min(*max_drafted);
         draft.find((sequence.tokens, sequence.prompt), forced, most, memory);
+        if let Some(constraint) = constraint {
+            let allowed = constraint.allowed_prefix(draft.tokens());
+            draft.truncate(allowed);
+        }
     }
 
     /// Compares its draft with the tokens of the step.

@@ -108,6 +108,11 @@ impl Constraint for Toy {
             draft.extend((self.seen.len()..).map_while(|place| self.only(place)));
         }
     }
+
+    fn allowed_prefix(&mut self, ids: &[u32]) -> usize {
+        let mut toy = self.clone();
+        ids.iter().take_while(|id| toy.accept(**id).is_ok()).count()
+    }
 }
 
 /// Excludes nothing. The choice after an id that `greedy` names is greedy.

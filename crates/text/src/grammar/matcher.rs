@@ -46,7 +46,11 @@ impl Matcher {
     /// # Errors
     /// If fewer tokens were accepted.
     pub fn rollback(&mut self, tokens: usize) -> Result<(), GrammarError> {
-        self.inner.rollback(tokens).map_err(broken)
+        self.inner.rollback(tokens).map_err(broken)?;
+        // llguidance keeps the last mask by the number of a row and the state of the lexer, which
+        // another text may have too.
+        self.inner.invalidate_bias_cache();
+        Ok(())
     }
 
     /// Adds the tokens that the grammar leaves no choice about to `tokens`. The masks of a
@@ -55,6 +59,18 @@ impl Matcher {
         if !self.is_complete() {
             tokens.extend(self.inner.compute_ff_tokens());
         }
+    }
+
+    /// Number of the first of `ids` whose text the grammar allows.
+    ///
+    /// # Errors
+    /// If the match has failed.
+    pub fn allowed_prefix(&mut self, ids: &[u32]) -> Result<usize, GrammarError> {
+        let ids = &ids[..ids.iter().position(|id| *id == self.end).unwrap_or(ids.len())];
+        if self.is_complete() {
+            return Ok(0);
+        }
+        self.inner.validate_tokens(ids).map_err(broken)
     }
 
     /// Whether the text ends here and nothing may follow.

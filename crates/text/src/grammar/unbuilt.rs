@@ -117,6 +117,14 @@ impl Matcher {
         match self.never {}
     }
 
+    /// Number of the first tokens that are allowed.
+    ///
+    /// # Errors
+    /// None.
+    pub fn allowed_prefix(&mut self, _ids: &[u32]) -> Result<usize, GrammarError> {
+        match self.never {}
+    }
+
     /// Whether the text ends here and nothing may follow.
     pub fn is_complete(&self) -> bool {
         match self.never {}

@@ -5,7 +5,6 @@ use super::memory::DraftMemory;
 use super::ngram;
 use super::suffix::{IndexedText, SuffixIndex, SuffixMatch, following, repeating};
 use crate::observe::drafter::{Drafter, MAX_DRAFTED};
-use crate::request::constraint::GrammarRef;
 use crate::request::fields::Request;
 use crate::request::speculate::Speculate;
 use sched::Planned;
@@ -52,11 +51,7 @@ impl DraftSources {
         let wanted = request.speculate.unwrap_or(default);
         let wanted = wanted.at_most(request.max_drafted.unwrap_or(MAX_DRAFTED));
         let generates = !led && !request.is_prompt_only();
-        // The masks of llguidance allow a few tokens that its state then refuses, and a refused
-        // token ends the sequence even if it was only drafted. Forced tokens are never refused.
-        let is_free = !request.constraint.as_ref().is_some_and(GrammarRef::excludes);
-        let may_draft = generates && (is_free || !wanted.follows());
-        let speculate = if may_draft { wanted } else { Speculate::Off };
+        let speculate = if generates { wanted } else { Speculate::Off };
         Self { speculate, generates, prediction, space }
     }
 
@@ -216,6 +211,13 @@ impl RequestDraft {
     /// The drafted tokens that a step may verify.
     pub fn tokens(&self) -> &[u32] {
         &self.tokens[..self.max.min(self.tokens.len())]
+    }
+
+    /// Keeps the first `len` drafted tokens, if there are more to verify.
+    pub fn truncate(&mut self, len: usize) {
+        if len < self.tokens().len() {
+            self.tokens.truncate(len);
+        }
     }
 
     /// Whether all drafted tokens are verified, whatever that costs.

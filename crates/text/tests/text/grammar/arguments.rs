@@ -3,11 +3,11 @@
 
 use crate::grammar::answers::valid;
 use crate::grammar::calls::{NamedArguments, read};
-use crate::grammar::player::{MARKED, Player, TINY};
+use crate::grammar::player::{MARKED, Player, TINY, allowed};
 use base::Rng;
 use serde_json::{Value, json};
 use text::tool_formats::{dsml::DSML, hermes::HERMES, qwen_coder::QWEN_CODER};
-use text::{CallGrammar, GrammarSource, Thinking, ToolFormat, ToolSignature};
+use text::{CallGrammar, EncodeOptions, GrammarSource, Thinking, ToolFormat, ToolSignature};
 
 fn grammar(format: &'static ToolFormat, parameters: Value) -> CallGrammar {
     let tools = vec![ToolSignature { name: "f".into(), parameters }];
@@ -305,6 +305,37 @@ fn formats_are_those_of_json() {
         for (_, arguments) in calls(&TINY, &QWEN_CODER, &schema, 8) {
             let value: Value = serde_json::from_str(&arguments).unwrap();
             assert!(takes(&json, &value["s"].to_string()), "{name}: {arguments}");
+        }
+    }
+}
+
+#[test]
+fn masks_after_a_detour_are_those_of_the_arguments_that_came() {
+    let one = |n: u32, m: u32| {
+        json!({"type": "object", "required": ["n", "m"],
+        "properties": {"n": {"const": n}, "m": {"const": m}}, "additionalProperties": false})
+    };
+    let schema = json!({"anyOf": [one(10, 3), one(20, 4)]});
+    let compiled = TINY.compile(&GrammarSource::Calls(grammar(&HERMES, schema)));
+    let bytes = |text: &str| -> Vec<u32> {
+        let id = |it: u8| TINY.assets.tokenizer.token_to_id(&char::from(it).to_string()).unwrap();
+        text.bytes().map(id).collect()
+    };
+    let start = "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"n\": ";
+    let start = TINY.assets.tokenizer.encode(start, EncodeOptions::default()).unwrap();
+    let (left, right) = (bytes("20,\"m\":4}"), bytes("10,\"m\":3}"));
+    let walked = |ids: &[u32]| {
+        let mut matcher = compiled.start();
+        start.iter().chain(ids).for_each(|id| matcher.accept(*id).unwrap());
+        matcher
+    };
+    for detour in 1..=left.len() {
+        for at in 1..=right.len() {
+            let mut matcher = walked(&left[..detour]);
+            allowed(&mut matcher);
+            matcher.rollback(detour).unwrap();
+            right[..at].iter().for_each(|id| matcher.accept(*id).unwrap());
+            assert_eq!(allowed(&mut matcher), allowed(&mut walked(&right[..at])), "{detour} {at}");
         }
     }
 }

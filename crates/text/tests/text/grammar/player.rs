@@ -73,6 +73,7 @@ impl Player {
         while !matcher.is_complete() {
             let mut forced = Vec::new();
             matcher.forced(&mut forced);
+            assert_eq!(matcher.allowed_prefix(&forced).unwrap(), forced.len());
             let (allowed, may_end) = allowed(&mut matcher);
             if let Some(first) = forced.first() {
                 assert_eq!((&allowed[..], may_end), (&[*first][..], false));
@@ -82,6 +83,7 @@ impl Player {
             }
             assert!(!allowed.is_empty(), "a dead end after {:?}", self.text(&ids));
             let id = self.choose(&ids, &allowed, phase, rng);
+            assert_eq!(matcher.allowed_prefix(&[id]).unwrap(), 1);
             matcher.accept(id).unwrap();
             ids.push(id);
             assert!(ids.len() < PATIENCE, "no end: {}", self.text(&ids));
