@@ -419,6 +419,16 @@ pub struct RowAttention {
     pub selection: Option<Selection>,
     /// The runs that chosen numbers stand for.
     pub runs: RowRuns,
+    /// The first position that has a row of the window; those before attend to themselves alone.
+    pub first: usize,
+}
+
+impl RowAttention {
+    /// The first of the `positions` of the window that a query at `position` attends to.
+    pub fn first_seen(&self, position: usize, positions: Option<usize>) -> usize {
+        let positions = positions.unwrap_or(usize::MAX);
+        Window { positions, first: self.first, ..Window::ALL }.first_seen(position)
+    }
 }
 
 /// Factors of hyper-connections.

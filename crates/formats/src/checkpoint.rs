@@ -2,6 +2,7 @@
 
 mod biases;
 mod canonical;
+mod mtp;
 mod output_head;
 
 use base::math;
@@ -57,6 +58,8 @@ pub struct Checkpoint {
     family: &'static Family,
     tensors: IndexMap<String, Tracked>,
     other_modalities: Vec<TensorView>,
+    /// Tensors of layers after the last one, by their source names.
+    more: Vec<TensorView>,
     warnings: Vec<String>,
 }
 
@@ -106,8 +109,17 @@ impl Checkpoint {
         let is_other = |view: &TensorView| {
             files.gguf().is_none() && family.names.is_of_other_modality(&view.source_name)
         };
-        let (other_modalities, joined) = joined.into_iter().partition(is_other);
-        let mut views = canonical_tensors(&files, joined, &config, family)?;
+        let (other_modalities, joined): (Vec<_>, Vec<_>) = joined.into_iter().partition(is_other);
+        let is_more = |view: &TensorView| {
+            family.more_layers && mtp::is_more(family, &view.source_name, config.layers.len())
+        };
+        let (more, joined) = joined.into_iter().partition(is_more);
+        let name = |source: &str| match files.gguf() {
+            Some(_) => gguf_name(family, source),
+            None if is_score(&config, source) => HEAD_OUTPUT.to_owned(),
+            None => canonical_name(family, &config, source),
+        };
+        let mut views = canonical_tensors(&files, joined, &config, family, &name)?;
         config = ngrams::settle(&mut views, config)?;
         let denied = match files.gguf() {
             Some(_) => None,
@@ -132,6 +144,7 @@ impl Checkpoint {
             family,
             tensors,
             other_modalities,
+            more,
             warnings,
         };
         checkpoint.check_required(&declared)?;
@@ -373,18 +386,13 @@ fn canonical_tensors(
     tensors: Vec<TensorView>,
     config: &ModelConfig,
     family: &Family,
+    canonical: &dyn Fn(&str) -> String,
 ) -> Result<Vec<TensorView>> {
     let names = files.gguf().is_none().then_some(&family.names);
-    let scores = config.said.classifier.is_some() && config.said.encoder.is_none();
     let named = tensors.into_iter().filter_map(|view| {
         let source = &view.source_name;
-        let unread = names.is_some_and(|names| names.is_ignored(source))
-            || family.more_layers && predicts_more(family, source, config.layers.len());
-        let name = match names {
-            None => gguf_name(family, source),
-            Some(_) if scores && source == SCORE => HEAD_OUTPUT.to_owned(),
-            Some(_) => canonical_name(family, config, source),
-        };
+        let (unread, name) =
+            (names.is_some_and(|names| names.is_ignored(source)), canonical(source));
         (!unread).then(|| match names {
             Some(_) => transposed(view.named(name), family),
             None => view.named(name),
@@ -398,6 +406,12 @@ fn canonical_tensors(
     let mut views = DeltaTensors { config, hf, zero_centred, plain_norms }.convert(joined)?;
     views.retain(|view| !has_no_use(config, &view.name));
     Ok(views)
+}
+
+/// Whether the source tensor is the head of a decoder that scores texts.
+fn is_score(config: &ModelConfig, source: &str) -> bool {
+    let scores = config.said.classifier.is_some() && config.said.encoder.is_none();
+    scores && source == SCORE
 }
 
 /// The tensors by their canonical names.
@@ -499,22 +513,6 @@ fn has_no_use(config: &ModelConfig, name: &str) -> bool {
     let layer = names::split_canonical(name).filter(|(_, rest)| *rest == "exp_probs_b.bias");
     let layer = layer.and_then(|(layer, _)| layer.parse::<usize>().ok());
     layer.and_then(|layer| experts.by_token.get(layer).copied()).unwrap_or(false)
-}
-
-/// Whether the tensor belongs to multi-token prediction, in layers after the last.
-fn predicts_more(family: &Family, source: &str, layers: usize) -> bool {
-    const APART: [&str; 2] = ["mtp.", "mtp_layers."];
-    let layer = match names::split_canonical(source) {
-        Some((layer, _)) => layer.parse().ok(),
-        None if family.hf.more_apart => None,
-        None => family.names.layer_of(source).or_else(|| {
-            // As in `canonical_name`.
-            family.names.layer_of(&format!("{BASE_PREFIX}{source}"))
-        }),
-    };
-    let plain = source.strip_prefix(BASE_PREFIX).unwrap_or(source);
-    let apart = APART.iter().any(|prefix| plain.starts_with(prefix));
-    apart || layer.is_some_and(|layer| layer >= layers)
 }
 
 fn insert(tensors: &mut IndexMap<String, Tracked>, tracked: Tracked) -> Result<()> {

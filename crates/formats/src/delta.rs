@@ -95,7 +95,7 @@ fn flat(view: TensorView) -> TensorView {
 /// Whether the tensor holds weights of a norm that lack their 1: all but those of the outputs of
 /// the recurrence.
 pub(crate) fn is_zero_centred(name: &str, plain: &[&str]) -> bool {
-    !plain.contains(&name) && name.ends_with("_norm.weight") && !name.ends_with(".ssm_norm.weight")
+    !plain.contains(&name) && name.ends_with("norm.weight") && !name.ends_with(".ssm_norm.weight")
 }
 
 /// A vector of values computed from those of `view`; `view` itself if it has none, which is an

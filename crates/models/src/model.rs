@@ -21,6 +21,9 @@ pub trait Model: Send {
     /// The head that scores texts, where the model has one.
     fn classifier(&self) -> Option<&Arc<Classifier>>;
 
+    /// The layers that draft tokens, where they are loaded.
+    fn mtp(&self) -> Option<&dyn DraftLayers>;
+
     /// Computes the batch and stores its keys and values. Returns the buffer of logits, `[logit
     /// rows, vocab]`. With `check`, values that are not finite are an error that names where they
     /// arose. Ranks that share the model all compute the batch and get the same logits and hidden
@@ -31,4 +34,44 @@ pub trait Model: Send {
         batch: &Batch,
         check: bool,
     ) -> Result<Buffer, Error>;
+}
+
+/// Layers of multi-token prediction, which draft tokens from the states of the model.
+///
+/// The row of a position in the first layer comes from the model's state of the position before and
+/// the position's own token; in each further layer from the state that the layer before gives. So
+/// the first position, and with each layer one more, has no row.
+pub trait DraftLayers {
+    /// Number of layers.
+    fn layers(&self) -> usize;
+
+    /// Values of a state.
+    fn width(&self) -> usize;
+
+    /// The model's states of the rows of `batch`, which it has just computed: `[rows, width]`, valid
+    /// until the next batch.
+    fn states(&self, backend: &mut dyn Backend, batch: &Batch) -> Buffer;
+
+    /// Computes the rows of `batch` in a layer, from the `states` of the positions before them,
+    /// `[rows, width]`, and stores what is kept of them.
+    ///
+    /// # Errors
+    /// With `check`, if a value is not finite.
+    fn draft(
+        &self,
+        backend: &mut dyn Backend,
+        batch: &Batch,
+        layer: usize,
+        states: &[f32],
+        check: bool,
+    ) -> Result<Drafted, Error>;
+}
+
+/// What a layer gives that drafts tokens, valid until the next batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Drafted {
+    /// Logits of the token after each row that wants them: `[logit rows, vocab]`.
+    pub logits: Buffer,
+    /// States of the rows: `[rows, width]`.
+    pub states: Buffer,
 }

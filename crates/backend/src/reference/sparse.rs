@@ -147,9 +147,8 @@ impl Reference {
                     entries.extend(numbers.iter().map(|n| rows.keys.row(rows.slot(*n, table))));
                 }
                 if let Some(window) = window {
-                    let seen = window.spec.window.unwrap_or(position + 1);
                     let table = window.table(batch, sequence);
-                    let positions = (position + 1).saturating_sub(seen)..position + 1;
+                    let positions = spec.first_seen(position, window.spec.window)..position + 1;
                     entries.extend(positions.map(|p| window.keys.row(window.slot(p, table))));
                 }
                 for (head, q) in self.row(q, row).chunks_exact(dim).enumerate() {

@@ -21,6 +21,7 @@ struct Layer {
     window: Option<usize>,
     chunks: bool,
     ahead: usize,
+    first: usize,
     sinks: bool,
     ty: KvType,
     block: usize,
@@ -34,6 +35,7 @@ const LAYER: Layer = Layer {
     window: None,
     chunks: false,
     ahead: 0,
+    first: 0,
     sinks: false,
     ty: KvType::F32,
     block: 32,
@@ -124,7 +126,8 @@ impl<'a> Run<'a> {
         }
         let heads = layer.heads();
         let positions = layer.window.unwrap_or(usize::MAX);
-        let window = Window { positions, is_chunk: layer.chunks, ahead: layer.ahead };
+        let window =
+            Window { positions, is_chunk: layer.chunks, ahead: layer.ahead, first: layer.first };
         let scale = 1.5 / (layer.dim as f32).sqrt();
         Self {
             backend,
@@ -312,6 +315,15 @@ fn attention_agrees_with_windows_and_sinks() {
         let ratio = 1 + rng.below(16) as usize;
         let chunks = window.is_some() && rng.below(2) == 0;
         Layer { window, chunks, ratio, sinks: rng.below(2) == 0, ..LAYER }
+    });
+}
+
+#[test]
+fn attention_agrees_where_the_first_positions_have_no_rows() {
+    agree(4, &KvType::TRANSPOSED, |rng| {
+        let window = (rng.below(2) > 0).then(|| 1 + rng.below(60) as usize);
+        let (first, ratio) = (1 + rng.below(2) as usize, 1 + rng.below(8) as usize);
+        Layer { window, first, ratio, ..LAYER }
     });
 }
 

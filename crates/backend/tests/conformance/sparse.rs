@@ -304,7 +304,7 @@ impl Case {
         }
     }
 
-    fn attentions(&self) -> [RowAttention; 6] {
+    fn attentions(&self) -> [RowAttention; 7] {
         let Self { heads, sinks, .. } = *self;
         let runs = |len| RowRuns { len, own: false };
         let spec = |window, compressed, selection: Option<Selection>| RowAttention {
@@ -315,6 +315,7 @@ impl Case {
             compressed,
             selection,
             runs: runs(self.run),
+            first: 0,
         };
         let compressed = Some(MAIN + 2);
         let (window, selection) = (Some(WINDOW), Some(self.index.selection));
@@ -322,6 +323,7 @@ impl Case {
             spec(window, compressed, selection),
             spec(window, compressed, None),
             spec(window, None, None),
+            RowAttention { first: 2, ..spec(window, None, None) },
             RowAttention {
                 runs: runs(self.rows[INDEX + 2].every),
                 ..spec(None, Some(POSITIONS), selection)

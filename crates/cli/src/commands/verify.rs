@@ -112,7 +112,11 @@ fn check_numbers(
     reference: &Reference,
     report: &mut VerifyReport,
 ) -> Result<()> {
-    let checkpoint = Checkpoint::open(path, &OpenOptions::default())?;
+    let mut checkpoint = Checkpoint::open(path, &OpenOptions::default())?;
+    let has_drafts = reference.prompts.iter().any(|prompt| prompt.draft.is_some());
+    if has_drafts && checkpoint.mtp_layers() > 0 {
+        checkpoint = checkpoint.with_mtp()?;
+    }
     let prompts = reference.prompts.iter().map(|p| p.input_ids.len() + p.greedy_ids.len());
     let texts = reference.texts.iter().map(|text| text.input_ids.len());
     let pairs = reference.pairs.iter().map(|pair| pair.input_ids.len());

@@ -78,6 +78,9 @@ pub enum Error {
     /// What was asked for is computed of models that generate text, which this one does not.
     #[error("the model generates no text")]
     NoText,
+    /// The model has no layers of multi-token prediction, or they are not loaded.
+    #[error("the model has no layers of multi-token prediction, or fewer than are asked for")]
+    NoDraftLayers,
     /// Every token has a logit of minus infinity.
     #[error("no token is left to choose: logit_bias and min_tokens ban all of them")]
     NothingLeft,

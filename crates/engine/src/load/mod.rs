@@ -7,6 +7,7 @@ pub(crate) mod cache_bytes;
 pub(crate) mod cache_rounding;
 pub(crate) mod cache_size;
 pub(crate) mod disk_place;
+mod draft_layers;
 pub(crate) mod error;
 mod expert_routes;
 pub(crate) mod identity;

@@ -27,7 +27,7 @@ use std::sync::Arc;
 /// A loaded model.
 pub struct Runner {
     pub(super) backend: Box<dyn Backend>,
-    model: Box<dyn Model>,
+    pub(super) model: Box<dyn Model>,
     pub(crate) info: ModelInfo,
     pub(crate) settings: Settings,
     /// The groups of cached rows, the trunk first.
@@ -45,7 +45,7 @@ pub struct Runner {
     weights: WeightsPlan,
     /// Whether a warning has said that slots are not locked.
     lock_refused: bool,
-    check: bool,
+    pub(super) check: bool,
     warnings: Vec<String>,
     adapters: ModelAdapters,
     /// The logits of the last batch and their number of rows.

@@ -17,8 +17,8 @@ use crate::layers::{
     Activation, ClassifierConfig, OutputGate, RopeConfig, RopeLayout, RopeScaling, RouterScores,
     ValueSource,
 };
-use crate::layers::{EmbeddingSpec, ExpertFiles, FileForms, HeadSpec, Layer};
-use crate::names::NameTable;
+use crate::layers::{EmbeddingSpec, ExpertFiles, FileForms, HeadSpec, Layer, MtpInput};
+use crate::names::{NamePairs, NameTable};
 
 /// Window of each layer, in positions.
 pub(crate) type Windows = Vec<Option<usize>>;
@@ -49,6 +49,8 @@ pub(crate) struct Family {
     pub names: NameTable,
     /// Whether checkpoints may have layers of multi-token prediction after the last one.
     pub more_layers: bool,
+    /// What these layers are, in families of which they are computed.
+    pub mtp: Option<MtpRules>,
     /// Hyperparameters beyond those of all families.
     pub rows: &'static [FieldRow],
     /// What the embeddings are.
@@ -209,6 +211,17 @@ impl Family {
     }
 }
 
+/// The layers of multi-token prediction of a family.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MtpRules {
+    /// How state and embedding become the input of a layer.
+    pub input: MtpInput,
+    /// Makes the last layer, which has this number, what such a layer is.
+    pub last: fn(model: &mut Hyperparameters, at: usize),
+    /// Names in Hugging Face checkpoints beyond those of all layers.
+    pub names: NamePairs,
+}
+
 /// How the files of a family store Gated DeltaNet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DeltaFiles {
@@ -308,6 +321,7 @@ pub(crate) const BASE: Family = Family {
     joined: &[],
     names: DENSE,
     more_layers: false,
+    mtp: None,
     rows: &[],
     embedding: parts::embedding,
     layer: parts::layer,

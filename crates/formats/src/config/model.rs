@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::family::Family;
 use crate::config::schema::{Hyperparameters, SpecialIds};
 use crate::layers::RopeScaling;
-use crate::layers::{EmbeddingSpec, HeadSpec, Layer, OpSpec, Reach, RopeSpec};
+use crate::layers::{EmbeddingSpec, HeadSpec, Layer, MtpConfig, MtpSpec, OpSpec, Reach, RopeSpec};
 
 /// What a model computes, whichever file format it was read from: embeddings, layers as values, and
 /// what follows them. All sizes are checked to be positive and consistent when built.
@@ -32,6 +32,10 @@ pub struct ModelConfig {
     pub layers: Vec<Layer>,
     /// What follows the layers.
     pub head: HeadSpec,
+    /// The layers that draft tokens, where they are used
+    /// ([`Checkpoint::with_mtp`](crate::Checkpoint::with_mtp)).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mtp: Option<MtpConfig>,
     /// Token ids that begin and end text, as the checkpoint declares them.
     pub special: SpecialIds,
     #[serde(skip)]
@@ -60,6 +64,7 @@ impl ModelConfig {
             embedding: (family.embedding)(&said),
             layers: (0..said.layers).map(&mut layer).collect(),
             head: (family.head)(&said),
+            mtp: None,
             special,
             family: FamilyRef(family),
             said,
@@ -75,6 +80,30 @@ impl ModelConfig {
         let mut said = self.said.clone();
         change(&mut said);
         Self::build(self.family(), self.name.clone(), self.special.clone(), said)
+    }
+
+    /// The model with `count` layers of multi-token prediction; `None` if those of the family are
+    /// not computed.
+    pub(crate) fn with_mtp(mut self, count: usize) -> Option<Self> {
+        let (family, mut said) = (self.family(), self.said.clone());
+        let (rules, last) = (family.mtp?, said.layers - 1);
+        (rules.last)(&mut said, last);
+        let mut known: Vec<_> = self.ops().flat_map(OpSpec::ropes).cloned().collect();
+        let norm = said.rms("nextn.shared_head_norm");
+        let spec = MtpSpec {
+            input: rules.input,
+            layer: (family.layer)(&said, last).sharing(&mut known),
+            head: HeadSpec { norm: Some(norm), output: None, ..self.head.clone() },
+            eps: said.rms_norm_eps,
+        };
+        self.mtp = Some(MtpConfig { layers: vec![spec; count] });
+        Some(self)
+    }
+
+    /// The layers of the model, and those that draft tokens.
+    pub fn all_layers(&self) -> impl Iterator<Item = &Layer> {
+        let mtp = self.mtp.iter().flat_map(|mtp| &mtp.layers).map(|spec| &spec.layer);
+        self.layers.iter().chain(mtp)
     }
 
     /// The descriptor of the family.

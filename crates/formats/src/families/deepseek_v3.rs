@@ -21,6 +21,7 @@ pub(super) static DEEPSEEK_V3: Family = Family {
         },
         ..V3_BASE.gguf
     },
+    mtp: Some(NEXTN_LAYERS),
     ..V3_BASE
 };
 
@@ -41,6 +42,17 @@ pub(super) const V3_BASE: Family = Family {
     tiny,
     ..DEEPSEEK_BASE
 };
+
+/// Layers of multi-token prediction after the last one, which have experts.
+pub(super) const NEXTN_LAYERS: MtpRules =
+    MtpRules { input: MtpInput::Joined, last: with_experts, names: NEXTN };
+
+/// Gives a layer experts, where the model has any.
+pub(super) fn with_experts(model: &mut Hyperparameters, at: usize) {
+    if let Some(experts) = &mut model.experts {
+        experts.layers[at] = true;
+    }
+}
 
 const CHOICE_BIAS: &str = "exp_probs_b.bias";
 

@@ -86,6 +86,7 @@ pub(super) static DEEPSEEK_V4: Family = Family {
         ])
     },
     more_layers: true,
+    mtp: Some(MtpRules { input: MtpInput::Added, last: with_window_alone, names: STREAMS_MTP }),
     chat: Some(ChatRules {
         template: include_str!("deepseek_v4.jinja"),
         closing: "</think>",
@@ -94,6 +95,16 @@ pub(super) static DEEPSEEK_V4: Family = Family {
     tiny,
     ..BASE
 };
+
+/// Makes a layer attend to its window alone, and its scores choose experts.
+fn with_window_alone(model: &mut Hyperparameters, at: usize) {
+    if let Some(compressed) = &mut model.compressed {
+        (compressed.ratios[at], compressed.indexed[at]) = (0, false);
+    }
+    if let Some(experts) = &mut model.experts {
+        experts.by_token[at] = false;
+    }
+}
 
 /// Names in the published checkpoints.
 const RELEASED: NamePairs = &[

@@ -56,6 +56,7 @@ pub(super) static GLM4_MOE: Family = Family {
         ])
     },
     more_layers: true,
+    mtp: Some(deepseek_v3::NEXTN_LAYERS),
     tiny,
     ..BASE
 };

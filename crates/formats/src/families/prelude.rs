@@ -4,7 +4,7 @@ pub(super) use crate::chat::ChatRules;
 pub(super) use crate::config::encoder::{ACTIVATIONS, activation_name, activation_named, labels};
 pub(super) use crate::config::family::{
     self, ATTENTION_BIASES, BASE, CONV_BIAS, DeltaFiles, Family, GATE_UP, GgufExperts, GgufRules,
-    HEAD_NORMS, HfRules, QKV_BIASES, SIGMOID_EXPERTS, Windows,
+    HEAD_NORMS, HfRules, MtpRules, QKV_BIASES, SIGMOID_EXPERTS, Windows,
 };
 pub(super) use crate::config::fields::{
     FULL, GgufKeys, MAX_EXPERTS, MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH, SLIDING,

@@ -21,6 +21,7 @@ pub(super) static QWEN3_5: Family = Family {
     names: NameTable { layer: &[NORMS, ATTENTION, QK_NORMS, DELTA, MLP], ..QWEN_WRAPPED },
     delta: Some(APART),
     tiny: |layers| Hyperparameters { tied_embeddings: true, ..tiny(layers) },
+    mtp: Some(qwen3_next::ATTENTION_LAYERS),
     ..QWEN_DELTA
 };
 

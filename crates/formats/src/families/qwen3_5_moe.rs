@@ -39,6 +39,7 @@ pub(super) static QWEN3_5_MOE: Family = Family {
     names: NameTable { layer: MIXTURE, ..QWEN_WRAPPED },
     delta: Some(APART),
     tiny: |layers| Hyperparameters { experts: Some(tiny_experts(layers)), ..tiny(layers) },
+    mtp: Some(qwen3_next::ATTENTION_LAYERS),
     ..QWEN_DELTA
 };
 

@@ -2,7 +2,7 @@
 //! experts of Qwen2-MoE.
 
 use super::prelude::*;
-use super::qwen2_moe;
+use super::{deepseek_v3, qwen2_moe};
 
 pub(super) static QWEN3_NEXT: Family = Family {
     name: "qwen3_next",
@@ -29,6 +29,7 @@ pub(super) static QWEN3_NEXT: Family = Family {
     },
     names: NameTable { layer: MIXTURE, ..DENSE },
     delta: Some(DeltaFiles { fused: true, gguf_tiled: false, gguf_unsigned: false }),
+    mtp: Some(ATTENTION_LAYERS),
     tiny: |layers| Hyperparameters {
         experts: Some(ExpertsConfig {
             layers: (0..layers).map(|layer| layer != 1).collect(),
@@ -65,6 +66,18 @@ pub(super) const QWEN_DELTA: Family = Family {
     more_layers: true,
     ..BASE
 };
+
+/// Layers of multi-token prediction under `mtp.`, which have attention.
+pub(super) const ATTENTION_LAYERS: MtpRules =
+    MtpRules { input: MtpInput::Joined, last: with_attention, names: QWEN_MTP };
+
+/// Gives a layer attention and, where the model has any, experts.
+fn with_attention(model: &mut Hyperparameters, at: usize) {
+    if let Some(delta) = &mut model.delta {
+        delta.layers[at] = false;
+    }
+    deepseek_v3::with_experts(model, at);
+}
 
 /// Defaults of the configuration classes of these families.
 pub(super) fn defaults() -> Json {

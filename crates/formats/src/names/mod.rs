@@ -92,11 +92,11 @@ impl NameTable {
         self.ignored.iter().any(|end| source.ends_with(end))
     }
 
-    /// The number of the layer that a source tensor is part of.
-    pub fn layer_of(&self, source: &str) -> Option<usize> {
+    /// The number of the layer that a source tensor is part of, and its name there.
+    pub(crate) fn in_layer(&self, source: &str) -> Option<(usize, String)> {
         match self.split_layer(&self.plain(source)) {
-            Some((layer, _)) => layer.parse().ok(),
-            None => self.others.iter().find_map(|other| other.layer_of(source)),
+            Some((layer, rest)) => Some((layer.parse().ok()?, rest.to_owned())),
+            None => self.others.iter().find_map(|other| other.in_layer(source)),
         }
     }
 
@@ -130,6 +130,11 @@ impl NameTable {
 /// The number of the layer that a canonical tensor is part of, and its name there.
 pub fn split_canonical(name: &str) -> Option<(&str, &str)> {
     name.strip_prefix("blk.").and_then(split_number)
+}
+
+/// The partner of `name`, or of the matrix that it belongs to, in the pairs.
+pub(crate) fn translated(pairs: NamePairs, name: &str) -> Option<String> {
+    through_matrix(name, |name| translate(pairs.iter().copied(), name))
 }
 
 /// Translates a name, or the name of the matrix that it belongs to.

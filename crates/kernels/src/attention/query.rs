@@ -24,18 +24,21 @@ pub struct Window {
     pub is_chunk: bool,
     /// Most later positions, as far as the sequence has them: 0 in causal attention.
     pub ahead: usize,
+    /// The first position that has a row; those before attend to themselves alone.
+    pub first: usize,
 }
 
 impl Window {
     /// All positions up to its own.
-    pub const ALL: Self = Self { positions: usize::MAX, is_chunk: false, ahead: 0 };
+    pub const ALL: Self = Self { positions: usize::MAX, is_chunk: false, ahead: 0, first: 0 };
 
     /// The first position that a query at `position` attends to.
     pub fn first_seen(self, position: usize) -> usize {
-        match self.is_chunk {
+        let seen = match self.is_chunk {
             true => position - position % self.positions,
             false => (position + 1).saturating_sub(self.positions),
-        }
+        };
+        seen.max(self.first.min(position))
     }
 
     /// One more than the last position that a query at `position` of a sequence of `end` positions

@@ -165,6 +165,7 @@ impl BlockAttention {
                 compressed: None,
                 selection: Some(selection),
                 runs,
+                first: 0,
             },
             cache: BlockSpec { attention, index: index.clone() }.cache(),
         })

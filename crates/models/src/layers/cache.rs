@@ -4,10 +4,10 @@ use backend::LayerCache;
 use formats::ModelConfig;
 use formats::layers::OpSpec;
 
-/// What each layer of a model keeps for a sequence. With `native_rounding`, rows are rounded as the
+/// What each layer of a model, and then each that drafts tokens, keeps for a sequence. With `native_rounding`, rows are rounded as the
 /// model was trained for, where it was.
 pub fn layer_caches(config: &ModelConfig, native_rounding: bool) -> Vec<LayerCache> {
-    let layers = config.layers.iter().enumerate();
+    let layers = config.all_layers().enumerate();
     layers.map(|(number, layer)| layer.cache(number, native_rounding)).collect()
 }
 

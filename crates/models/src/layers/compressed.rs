@@ -155,6 +155,7 @@ impl CompressedAttention {
                 compressed: compressor.as_ref().map(Compressor::rows),
                 selection: None,
                 runs: RowRuns::SINGLE,
+                first: place.first,
             },
             compressor,
             indexer,

@@ -1,92 +1,26 @@
 //! The decoder that computes every family: embedding, layers of sublayers, output head.
 //!
-//! Each sublayer adds its output to the residual stream: norm, operation, norm, of which the norms
-//! are optional, as is a norm of the stream after it. Encoders are computed so too.
-//!
 //! Where ranks share a model, each stage has some of the layers and hands the residual stream to
 //! the next; slices have summands of an operation's output, which are summed before they are
 //! added to the stream.
 
 use super::embedding::AddedEmbeddings;
 use super::head::Head;
+use super::layer::Layer;
 use super::layer_input::LayerInputs;
-use super::load::load;
-use super::norm::Norm;
-use super::operation::{ForeseenExperts, OpPlace, Operation};
-use super::streams::{Residual, Stream};
+use super::mtp::{Mtp, Shared};
+use super::streams::Residual;
 use crate::classifier::Classifier;
 use crate::error::Error;
 use crate::loader::Loader;
-use crate::model::Model;
+use crate::model::{DraftLayers, Drafted, Model};
 use crate::pass::ForwardPass;
 use crate::projections::Projections;
 use crate::ranks::Ranks;
 use crate::ropes::Ropes;
 use backend::{Backend, Batch, Buffer, LayerCache, MapOp, StreamedWeights, Table, ThreadLimits};
 use dist::Comm;
-use formats::layers::{self, LAYER_SCALE, NormSpec};
 use std::sync::Arc;
-
-/// One residual step of a layer: norm, operation, norm.
-struct Sublayer {
-    stream: Stream,
-    /// Norm of the operation's input.
-    before: Option<Norm>,
-    op: Box<dyn Operation>,
-    /// Norm of the operation's output, before it is added to the residual stream.
-    after: Option<Norm>,
-    /// Norm of the residual stream, after it.
-    behind: Option<Norm>,
-}
-
-/// A layer: sublayers, and a factor of the residual stream after them.
-struct Layer {
-    sublayers: Vec<Sublayer>,
-    scale: Option<f32>,
-}
-
-impl Sublayer {
-    fn load(
-        loader: &mut Loader<'_>,
-        place: OpPlace,
-        spec: &layers::Sublayer,
-    ) -> Result<Self, Error> {
-        loader.enter(Some(place.layer), spec.loaded(loader.hidden()), spec.op.factors());
-        let norm = |loader: &mut Loader<'_>, norm: &Option<NormSpec>| {
-            norm.as_ref().map(|norm| Norm::of_stream(loader, norm)).transpose()
-        };
-        Ok(Self {
-            stream: Stream::load(loader, &spec.stream)?,
-            before: norm(loader, &spec.before)?,
-            op: load(loader, place, &spec.op)?,
-            after: norm(loader, &spec.after)?,
-            behind: norm(loader, &spec.behind)?,
-        })
-    }
-}
-
-impl Layer {
-    /// Loads the layer with this number, and tells what it keeps of a sequence.
-    fn load(
-        loader: &mut Loader<'_>,
-        number: usize,
-        spec: &layers::Layer,
-    ) -> Result<(Self, LayerCache), Error> {
-        let (mut sublayers, mut cache) = (Vec::new(), LayerCache::default());
-        for sublayer in &spec.sublayers {
-            let place = OpPlace { layer: number, rows: cache.rows.len() };
-            let sublayer = Sublayer::load(loader, place, sublayer)?;
-            cache.extend(sublayer.op.cache());
-            sublayers.push(sublayer);
-        }
-        loader.enter(Some(number), spec.scale_tensor().into_iter().collect(), Vec::new());
-        let scale = match spec.scale {
-            true => loader.require(LAYER_SCALE)?.to_f32()?.first().copied(),
-            false => None,
-        };
-        Ok((Self { sublayers, scale }, cache))
-    }
-}
 
 /// A decoder, or the stage of one.
 pub(crate) struct Decoder {
@@ -102,6 +36,8 @@ pub(crate) struct Decoder {
     first: usize,
     /// On the last stage only.
     head: Option<Head>,
+    /// The layers that draft tokens, where they are used.
+    mtp: Option<Mtp>,
     ropes: Ropes,
     cache: Vec<LayerCache>,
     residual: Residual,
@@ -146,7 +82,7 @@ impl Decoder {
         let classifier = Classifier::load(loader.checkpoint)?.map(Arc::new);
         let (mut layers, mut cache) = (Vec::new(), Vec::new());
         for number in loader.layers.clone() {
-            let (layer, kept) = Layer::load(loader, number, &config.layers[number])?;
+            let (layer, kept) = Layer::load(loader, (number, 0), &config.layers[number])?;
             layers.push(layer);
             cache.push(kept);
             loader.layer_loaded();
@@ -157,9 +93,18 @@ impl Decoder {
             true => Some(Head::load(loader, &config.head)?),
             false => None,
         };
-        loader.layer_loaded();
-        let work = Workspace::new(loader)?;
         let x = loader.backend.buffer(loader.limits.rows, hidden)?;
+        let residual = Residual::load(loader, &config.head, x)?;
+        loader.layer_loaded();
+        let mtp = match &config.mtp {
+            Some(config) => {
+                let (mtp, kept) = Mtp::load(loader, config)?;
+                cache.extend(kept);
+                Some(mtp)
+            }
+            None => None,
+        };
+        let work = Workspace::new(loader)?;
         Ok(Self {
             embed,
             embedding_scale: config.embedding.scale,
@@ -169,19 +114,14 @@ impl Decoder {
             layers,
             first: loader.layers.start,
             head,
+            mtp,
             cache,
-            residual: Residual::load(loader, &config.head, x)?,
+            residual,
             work,
             ranks: loader.ranks.clone(),
             ropes: std::mem::take(&mut loader.ropes),
             projections: std::mem::take(&mut loader.projections),
         })
-    }
-
-    /// The experts of the layer after `layer`.
-    fn experts_after(&self, layer: usize) -> Option<&dyn ForeseenExperts> {
-        let next = self.layers.get(layer - self.first + 1)?;
-        next.sublayers.iter().find_map(|sublayer| sublayer.op.experts())
     }
 
     /// Fills the residual stream with embeddings, or receives it from the previous stage.
@@ -282,6 +222,10 @@ impl Model for Decoder {
         self.work.delta
     }
 
+    fn mtp(&self) -> Option<&dyn DraftLayers> {
+        self.mtp.is_some().then_some(self)
+    }
+
     fn forward(
         &self,
         backend: &mut dyn Backend,
@@ -290,45 +234,55 @@ impl Model for Decoder {
     ) -> Result<Buffer, Error> {
         let slices: Option<&dyn Comm> = self.ranks.slices.as_deref();
         let pass = &mut ForwardPass { backend, batch, check, slices };
-        let (Workspace { normed, delta, logits, .. }, rows) = (self.work, pass.rows());
+        let Workspace { normed, delta, logits, .. } = self.work;
         self.ropes.turn_to(pass.backend, batch);
-        let ops = self.layers.iter().flat_map(|layer| &layer.sublayers);
-        ops.for_each(|sublayer| sublayer.op.prepare(pass));
+        self.layers.iter().for_each(|layer| layer.prepare(pass));
         self.begin(pass)?;
-        let foresees = rows <= ThreadLimits::DECODE_ROWS
+        let foresees = pass.rows() <= ThreadLimits::DECODE_ROWS
             && pass.backend.streamed().is_some_and(StreamedWeights::foresees);
-        for (layer, Layer { sublayers, scale }) in (self.first..).zip(&self.layers) {
-            for Sublayer { stream, before, op, after, behind } in sublayers {
-                // x, normed: [rows, hidden]
-                let x = self.residual.read(pass, stream);
-                let input = before.map_or(x, |norm| norm.forward(pass, x, normed, rows));
-                if foresees
-                    && op.experts().is_some()
-                    && let Some(next) = self.experts_after(layer)
-                {
-                    next.foresee(pass, input);
-                }
-                let delta = self.residual.output(stream, delta);
-                // delta: [rows, hidden], where slices share the operation a summand of it
-                op.forward(pass, input, delta)?;
-                pass.sum_over_ranks(delta, op.split())?;
-                pass.check(delta, || format!("{} of layer {layer}", op.name()))?;
-                // normed: [rows, hidden]
-                let output = after.map_or(delta, |norm| norm.forward(pass, delta, normed, rows));
-                self.residual.add(pass, stream, output);
-                if let Some(norm) = behind {
-                    let stream = self.residual.buffer();
-                    norm.forward(pass, stream, stream, rows);
-                }
-            }
-            let stream = self.residual.buffer();
-            if let Some(scale) = scale {
-                pass.backend.map(MapOp::Scale(*scale), stream, rows);
-            }
-            pass.check(stream, || format!("residual stream after layer {layer}"))?;
+        for (number, layer) in (self.first..).zip(&self.layers) {
+            let next = self.layers.get(number - self.first + 1).filter(|_| foresees);
+            let next = next.and_then(Layer::experts);
+            layer.forward(pass, number, &self.residual, [normed, delta], next)?;
         }
         // delta: [hidden rows, hidden]; logits: [logit rows, vocab]
         self.end(pass)?;
         Ok(logits)
+    }
+}
+
+impl DraftLayers for Decoder {
+    fn layers(&self) -> usize {
+        self.mtp.as_ref().map_or(0, Mtp::layers)
+    }
+
+    fn width(&self) -> usize {
+        self.mtp.as_ref().map_or(0, Mtp::width)
+    }
+
+    fn states(&self, backend: &mut dyn Backend, batch: &Batch) -> Buffer {
+        let (Some(mtp), Some(head)) = (&self.mtp, &self.head) else { unreachable!("has layers") };
+        let pass = &mut ForwardPass { backend, batch, check: false, slices: None };
+        mtp.states(pass, head, &self.residual)
+    }
+
+    fn draft(
+        &self,
+        backend: &mut dyn Backend,
+        batch: &Batch,
+        layer: usize,
+        states: &[f32],
+        check: bool,
+    ) -> Result<Drafted, Error> {
+        let (Some(mtp), Some(head), Some(embed)) = (&self.mtp, &self.head, self.embed) else {
+            unreachable!("the model has such layers")
+        };
+        let pass = &mut ForwardPass { backend, batch, check, slices: None };
+        let Workspace { normed, delta, last, logits } = self.work;
+        self.ropes.turn_to(pass.backend, batch);
+        let (residual, work) = (&self.residual, [normed, delta]);
+        let shared = Shared { embed, head, residual, work, last, logits };
+        let states = mtp.forward(pass, layer, states, &shared)?;
+        Ok(Drafted { logits, states })
     }
 }

@@ -267,7 +267,7 @@ impl GroupedAttention {
             spec: AttentionSpec {
                 heads: own.queries.len(),
                 scale: spec.scale,
-                window: window_of(spec),
+                window: window_of(spec, place.first),
                 sinks,
             },
             cache: of_rank.cache(place.layer),
@@ -452,7 +452,7 @@ pub(super) fn cached_layer(
 }
 
 /// The positions that queries attend to.
-fn window_of(spec: &GroupedSpec) -> Window {
+fn window_of(spec: &GroupedSpec, first: usize) -> Window {
     let positions = spec.window.unwrap_or(usize::MAX);
     let ahead = match spec.reach {
         Reach::Around if positions == usize::MAX => usize::MAX,
@@ -460,7 +460,7 @@ fn window_of(spec: &GroupedSpec) -> Window {
         Reach::Before | Reach::Chunk => 0,
     };
     let is_chunk = spec.reach == Reach::Chunk && positions != usize::MAX;
-    Window { positions, is_chunk, ahead }
+    Window { positions, is_chunk, ahead, first }
 }
 
 /// Loads the norm of each of `heads` heads of queries or of keys, or of all together, with a buffer

@@ -106,9 +106,23 @@ impl Head {
         rows: usize,
     ) -> Result<(), Error> {
         self.normalise(pass, (x, normed), rows);
+        let hidden = if self.has_norm() { normed } else { x };
+        self.project(pass, hidden, logits, rows)
+    }
+
+    /// `[rows, hidden]`, after the norm, to `[rows, vocab]`.
+    ///
+    /// # Errors
+    /// If a rank fails.
+    pub fn project(
+        &self,
+        pass: &mut ForwardPass<'_>,
+        hidden: Buffer,
+        logits: Buffer,
+        rows: usize,
+    ) -> Result<(), Error> {
         let own = self.others.as_ref().map_or(logits, |others| others.own);
         let linear = self.linear.expect("logits are computed of models that generate");
-        let hidden = if self.has_norm() { normed } else { x };
         linear.forward_logits(pass, hidden, own, rows);
         if self.scale != 1.0 {
             pass.backend.map(MapOp::Scale(self.scale), own, rows);

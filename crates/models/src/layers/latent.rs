@@ -151,8 +151,8 @@ impl LatentAttention {
             true => Some(loader.vector_part("attn_sinks.weight", own.clone())?),
             false => None,
         };
-        let window =
-            Window { positions: spec.window.unwrap_or(usize::MAX), is_chunk: false, ahead: 0 };
+        let positions = spec.window.unwrap_or(usize::MAX);
+        let window = Window { positions, first: place.first, ..Window::ALL };
         Ok(Self {
             layer: place.of_rank(loader),
             source: cached_layer(loader, place.layer, spec.keys)?,
@@ -276,6 +276,7 @@ impl LatentAttention {
             compressed: Some(0),
             selection: Some(*selection),
             runs: RowRuns { len: self.run, own: false },
+            first: 0,
         };
         // [rows, heads * (kv_rank + rope)]
         pass.backend.attend_rows(layer, q_latent, seen, &spec, pass.batch);

@@ -45,6 +45,8 @@ pub(crate) struct OpPlace {
     pub layer: usize,
     /// Number of the operation's first rows in the cache of the layer.
     pub rows: usize,
+    /// The first position that has rows.
+    pub first: usize,
 }
 
 impl OpPlace {

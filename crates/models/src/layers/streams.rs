@@ -38,8 +38,8 @@ struct Streams {
     added: Buffer,
 }
 
-/// How the output head reads the streams.
-enum Collapsed {
+/// How an output head reads the streams.
+pub(crate) enum Collapsed {
     Mixture(Mixture),
     Gated(GatedStreams),
     /// Their mean: a buffer `[rows, streams]` of equal factors.
@@ -200,8 +200,20 @@ impl Residual {
 
     /// What the output head reads of `rows`: `[rows.len(), hidden]` of `out`.
     pub fn gather(&self, pass: &mut ForwardPass<'_>, rows: &[u32], out: Buffer) {
-        match &self.several {
-            Some(all @ Streams { streams, gathered, head: Some(head), .. }) => {
+        self.gather_as(pass, self.several.as_ref().and_then(|all| all.head.as_ref()), rows, out);
+    }
+
+    /// What another output head, which reads the streams as `head`, reads of `rows`:
+    /// `[rows.len(), hidden]` of `out`.
+    pub fn gather_as(
+        &self,
+        pass: &mut ForwardPass<'_>,
+        head: Option<&Collapsed>,
+        rows: &[u32],
+        out: Buffer,
+    ) {
+        match (&self.several, head) {
+            (Some(all @ Streams { streams, gathered, .. }), Some(head)) => {
                 pass.backend.gather(*streams, rows, *gathered);
                 match head {
                     Collapsed::Mixture(head) => all.mix(pass, (*gathered, out), head, rows.len()),
@@ -223,7 +235,11 @@ impl Collapsed {
     ///
     /// # Errors
     /// If a tensor is missing or has another shape, or the device has no memory for it.
-    fn load(loader: &mut Loader<'_>, head: &HeadSpec, rows: usize) -> Result<Option<Self>, Error> {
+    pub fn load(
+        loader: &mut Loader<'_>,
+        head: &HeadSpec,
+        rows: usize,
+    ) -> Result<Option<Self>, Error> {
         if let Some(gated) = &head.gated {
             return GatedStreams::load(loader, gated).map(Self::Gated).map(Some);
         }

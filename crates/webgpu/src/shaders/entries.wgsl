@@ -38,9 +38,12 @@ fn entries_of(row: u32) -> Entries {
     } else if listed {
         few = params.limit * params.run + complete - rest;
     }
-    let seen = min(position + 1u, params.seen);
+    // Without a window it is after all positions.
+    let first = min(params.first_position, position);
+    let oldest = max(position + 1u - min(position + 1u, params.seen), first);
+    let seen = position + 1u - oldest;
     let sequence = row_sequence(row);
-    return Entries(row, sequence, few, few + seen, listed, rest, position + 1u - seen);
+    return Entries(row, sequence, few, few + seen, listed, rest, oldest);
 }
 
 fn entry_at(entries: Entries, index: u32) -> Entry {

@@ -188,8 +188,9 @@ params! {
         places: Places,
         compressed: PlainPlaces,
         window: PlainPlaces,
-        /// Positions that the window has.
+        /// Positions that the window has, and the first that has a row.
         seen: u32,
+        first_position: u32,
         /// Runs of compressed rows beyond which the chosen are listed; 0 if there are none, else as
         /// many as are complete where none are chosen. Rows of a run.
         limit: u32,
@@ -467,6 +468,7 @@ impl WebGpu {
             compressed: compressed.plain(),
             window: window.plain(),
             seen: word(seen),
+            first_position: word(spec.first),
             limit: word(limit),
             heads: word(spec.heads),
             scale: spec.scale,

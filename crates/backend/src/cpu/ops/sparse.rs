@@ -173,8 +173,7 @@ impl Selections {
                     }
                 }
                 if let Some(window) = &window {
-                    let seen = window.rows.window.unwrap_or(usize::MAX);
-                    let oldest = (position + 1).saturating_sub(seen);
+                    let oldest = spec.first_seen(position, window.rows.window);
                     window.offsets(oldest..position + 1, table(window), second);
                 }
                 let list = [(&compressed, &*first), (&window, &*second)];

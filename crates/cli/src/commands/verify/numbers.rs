@@ -1,6 +1,6 @@
 //! Logits, ranks, greedy continuations and likelihoods of one prompt.
 
-use super::reference::{Bounds, ReferencePrompt};
+use super::reference::{Bounds, ReferenceDraft, ReferencePrompt};
 use super::report::VerifyReport;
 use crate::commands::likelihood::nll;
 use anyhow::Result;
@@ -10,6 +10,8 @@ use engine::SingleSequence;
 const UNDECIDED: &str = "the reference decides no first token";
 /// Why no five best tokens are compared.
 const NO_RANKS: &str = "no position has five best tokens that are apart";
+/// Why no drafted tokens are compared.
+const NO_LAYERS: &str = "no layers of multi-token prediction are computed";
 /// Why no likelihood is compared.
 const ONE_TOKEN: &str = "one token has no next one";
 
@@ -49,6 +51,34 @@ pub(super) fn check(
     }
     let (right, wanted) = greedy(session, chunk, prompt, bounds.gap)?;
     report.equal(at("greedy tokens"), right, wanted, UNDECIDED);
+    match &prompt.draft {
+        Some(_) if bounds.max_abs.is_none() => Ok(()),
+        Some(draft) if session.has_drafts() => {
+            drafts(session, &prompt.input_ids, draft, report, at)
+        }
+        Some(_) => {
+            report.not_comparable(at("drafted tokens"), NO_LAYERS);
+            Ok(())
+        }
+        None => Ok(()),
+    }
+}
+
+/// Compares, in exact mode, what layers of multi-token prediction draft.
+fn drafts(
+    session: &mut SingleSequence<'_>,
+    prompt: &[u32],
+    draft: &ReferenceDraft,
+    report: &mut VerifyReport,
+    at: impl Fn(&str) -> String,
+) -> Result<()> {
+    let inputs: Vec<u32> = draft.steps.iter().map(|step| step.input_token).collect();
+    session.draft(prompt, &inputs, |depth, logits| {
+        let want = &draft.steps[depth].logits;
+        let name = at(&format!("drafted token {}, largest difference", depth + 1));
+        report.at_most(name, max_abs(logits, want), Some(draft.f32_max_abs));
+        Ok(())
+    })?;
     Ok(())
 }
 

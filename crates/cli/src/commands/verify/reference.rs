@@ -52,6 +52,26 @@ pub(super) struct ReferencePrompt {
     #[serde(default)]
     pub greedy_top5: Vec<Candidates>,
     pub mean_nll: Option<f64>,
+    /// What layers of multi-token prediction draft.
+    pub draft: Option<ReferenceDraft>,
+}
+
+/// Tokens that layers of multi-token prediction draft after a prompt and the next token.
+#[derive(Debug, Deserialize)]
+pub(super) struct ReferenceDraft {
+    /// Maximum difference of a logit in exact mode.
+    pub f32_max_abs: f64,
+    /// One after the other.
+    pub steps: Vec<DraftStep>,
+}
+
+/// A token that is drafted.
+#[derive(Debug, Deserialize)]
+pub(super) struct DraftStep {
+    /// The token before it: the next token, or the one drafted last.
+    pub input_token: u32,
+    /// All logits.
+    pub logits: Vec<f32>,
 }
 
 /// A text and its vector.
@@ -175,7 +195,13 @@ impl ReferencePrompt {
             let found = self.last_logits.len();
             bail!("{at}.last_logits: expected {vocab} values as the model has, found {found}");
         }
-        let mut ids = self.input_ids.iter().chain(&self.greedy_ids);
+        let steps = self.draft.iter().flat_map(|draft| &draft.steps);
+        if let Some(step) = steps.clone().find(|step| step.logits.len() != vocab) {
+            let found = step.logits.len();
+            bail!("{at}.draft: expected {vocab} logits as the model has, found {found}");
+        }
+        let inputs = steps.map(|step| &step.input_token);
+        let mut ids = self.input_ids.iter().chain(&self.greedy_ids).chain(inputs);
         if let Some(id) = ids.find(|id| **id as usize >= vocab) {
             bail!("{at}: token id {id} is outside the model's vocabulary of {vocab}");
         }

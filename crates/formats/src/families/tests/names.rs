@@ -74,8 +74,9 @@ fn every_name_maps_back_to_its_source_and_to_no_other() {
 
 #[test]
 fn layers_are_found_in_names_of_both_kinds() {
-    assert_eq!(names("deepseek_v3").layer_of("model.layers.61.eh_proj.weight"), Some(61));
-    assert_eq!(names("deepseek_v3").layer_of("mtp.0.weight"), None);
+    let layer = names("deepseek_v3").in_layer("model.layers.61.eh_proj.weight");
+    assert_eq!(layer, Some((61, "eh_proj.weight".to_owned())));
+    assert_eq!(names("deepseek_v3").in_layer("mtp.0.weight"), None);
     assert_eq!(split_canonical("blk.4.ffn_up.2.weight"), Some(("4", "ffn_up.2.weight")));
     assert_eq!(split_canonical("token_embd.weight"), None);
 }

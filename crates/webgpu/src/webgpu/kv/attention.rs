@@ -106,6 +106,7 @@ params! {
         block: u32,
         window: u32,
         is_chunk: u32,
+        first_position: u32,
         scale: f32,
     }
 }
@@ -124,6 +125,7 @@ params! {
         value_dim: u32,
         window: u32,
         is_chunk: u32,
+        first_position: u32,
         has_sinks: u32,
     }
 }
@@ -273,6 +275,7 @@ impl WebGpu {
             block: *block as u32,
             window: window(spec),
             is_chunk: u32::from(spec.window.is_chunk),
+            first_position: first_position(spec),
             scale: spec.scale,
         };
         let values = cached.values.as_ref().unwrap_or(&cached.words);
@@ -296,6 +299,7 @@ impl WebGpu {
             value_dim: value_dim as u32,
             window: window(spec),
             is_chunk: u32::from(spec.window.is_chunk),
+            first_position: first_position(spec),
             has_sinks: u32::from(spec.sinks.is_some()),
         };
         let inbox = self.gpu.inbox();
@@ -303,6 +307,11 @@ impl WebGpu {
         let bound = [self.step.words(), sinks, partials, &self.buffers[out.0].words];
         self.gpu.run(&COMBINE, dealt(count), &bound, &params);
     }
+}
+
+/// The first position that has a row as kernels take it.
+fn first_position(spec: &AttentionSpec) -> u32 {
+    spec.window.first.min(u32::MAX as usize) as u32
 }
 
 /// The window as kernels take it.

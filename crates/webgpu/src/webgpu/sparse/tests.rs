@@ -75,6 +75,7 @@ fn outputs(most: usize) -> Option<[Vec<f32>; 2]> {
             compressed,
             selection,
             runs: RowRuns::SINGLE,
+            first: 0,
         };
         gpu.attend_rows(0, q, out, &spec, &batch);
         gpu.fetch(out, ROWS);

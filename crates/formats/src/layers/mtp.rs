@@ -1,0 +1,120 @@
+//! Layers of multi-token prediction, which draft the tokens after the next one from the hidden
+//! states of the model (DeepSeek-AI, 2024, "DeepSeek-V3 Technical Report", section 2.2).
+
+use serde::Serialize;
+
+use super::files::{FileForms, TensorForm};
+use super::head::HeadSpec;
+use super::norm::{NormKind, NormSpec};
+use super::tensor::{TensorKind, TensorSpec};
+use super::{Layer, StreamSpec};
+use crate::names::NamePairs;
+
+/// Names after the number of the layer in checkpoints of DeepSeek V3 and GLM.
+pub(crate) const NEXTN: NamePairs = &[
+    ("eh_proj.weight", "nextn.eh_proj.weight"),
+    ("enorm.weight", "nextn.enorm.weight"),
+    ("hnorm.weight", "nextn.hnorm.weight"),
+    ("shared_head.norm.weight", "nextn.shared_head_norm.weight"),
+    ("embed_tokens.weight", COPIES[0]),
+    ("shared_head.head.weight", COPIES[1]),
+];
+
+/// Names after `mtp.` in checkpoints of Qwen3-Next and later.
+pub(crate) const QWEN_MTP: NamePairs = &[
+    ("fc.weight", "nextn.eh_proj.weight"),
+    ("pre_fc_norm_embedding.weight", "nextn.enorm.weight"),
+    ("pre_fc_norm_hidden.weight", "nextn.hnorm.weight"),
+    ("norm.weight", "nextn.shared_head_norm.weight"),
+];
+
+/// Names after `mtp.` and a number in checkpoints of DeepSeek V4.
+pub(crate) const STREAMS_MTP: NamePairs = &[
+    ("e_proj.weight", "nextn.e_proj.weight"),
+    ("h_proj.weight", "nextn.h_proj.weight"),
+    ("enorm.weight", "nextn.enorm.weight"),
+    ("hnorm.weight", "nextn.hnorm.weight"),
+    ("norm.weight", "nextn.shared_head_norm.weight"),
+    ("hc_head_fn", "output_hc_fn.weight"),
+    ("hc_head_base", "output_hc_base.weight"),
+    ("hc_head_scale", "output_hc_scale.weight"),
+    ("emb.tok_emb.weight", COPIES[0]),
+    ("head.weight", COPIES[1]),
+];
+
+/// Canonical names within a layer of copies of the model's embeddings and output head.
+pub(crate) const COPIES: [&str; 2] = ["nextn.embed_tokens.weight", "nextn.shared_head_head.weight"];
+
+/// The layers that draft tokens.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MtpConfig {
+    /// The layers, after the last of the model: the first drafts the token after the next one, and
+    /// each of the others the token after that of the layer before. A single layer drafts all.
+    pub layers: Vec<MtpSpec>,
+}
+
+/// A layer that drafts tokens, from the state of a position and the embedding of the next token.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MtpSpec {
+    /// How state and embedding become the input of the layer.
+    pub input: MtpInput,
+    /// The layer.
+    pub layer: Layer,
+    /// The norm of its output, which the output head of the model reads, and what it reads of
+    /// several streams. It has no projection of its own.
+    pub head: HeadSpec,
+    /// Epsilon of the norms of state and embedding.
+    pub eps: f32,
+}
+
+/// How a state and an embedding become the input of a layer that drafts tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum MtpInput {
+    /// `eh_proj [enorm(embedding), hnorm(state)]`. The state is that of the last norm.
+    Joined,
+    /// `e_proj enorm(embedding) + h_proj hnorm(stream)` for each residual stream. The state is all
+    /// streams before the output head.
+    Added,
+}
+
+impl MtpInput {
+    /// The projections: name without a suffix, and inputs in units of the width of the model.
+    pub fn projections(self) -> &'static [(&'static str, usize)] {
+        match self {
+            Self::Joined => &[("nextn.eh_proj", 2)],
+            Self::Added => &[("nextn.e_proj", 1), ("nextn.h_proj", 1)],
+        }
+    }
+}
+
+impl MtpSpec {
+    /// Canonical names of the norms of embedding and state, without a suffix.
+    pub const NORMS: [&str; 2] = ["nextn.enorm", "nextn.hnorm"];
+
+    /// The residual streams whose state enters the layer.
+    pub fn streams(&self) -> usize {
+        let streams = self.layer.sublayers.iter().find_map(|sublayer| match &sublayer.stream {
+            StreamSpec::Several(mixture) => Some(mixture.streams.streams),
+            _ => None,
+        });
+        streams.unwrap_or(1)
+    }
+
+    /// The tensors apart from those of the layer in a model of width `hidden`.
+    pub fn own_tensors(&self, hidden: usize) -> Vec<TensorSpec> {
+        let norms = Self::NORMS.map(|name| NormSpec { name, kind: NormKind::Rms, eps: self.eps });
+        let projections = self
+            .input
+            .projections()
+            .iter()
+            .flat_map(|(name, inputs)| TensorKind::Other.linear(name, hidden, inputs * hidden));
+        // The head has no projection, so that the size of the vocabulary does not matter.
+        let head = self.head.tensors(0, hidden);
+        norms.iter().flat_map(|it| it.tensors(hidden)).chain(projections).chain(head).collect()
+    }
+
+    /// All tensors in a model of width `hidden`, in files of `form`.
+    pub fn tensors(&self, hidden: usize, form: TensorForm, files: FileForms) -> Vec<TensorSpec> {
+        [self.own_tensors(hidden), self.layer.tensors(hidden, form, files)].concat()
+    }
+}
