@@ -11,6 +11,7 @@ pub(crate) use canonical::{canonical_name, gguf_name};
 use output_head::{EMBEDDING, OUTPUT};
 
 use std::cell::LazyCell;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,6 +21,7 @@ use crate::config::ModelConfig;
 use crate::config::family::{Family, QKV_AND_BIASES};
 use crate::config::gguf::{FIRST_HEAD_NORM, LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS};
 use crate::config::hf::HfConfig;
+use crate::config::mtp::COPIES;
 use crate::delta::DeltaTensors;
 use crate::error::{Error, Result};
 use crate::experts::Experts;
@@ -169,6 +171,61 @@ impl Checkpoint {
     /// The model's configuration.
     pub fn config(&self) -> &ModelConfig {
         &self.config
+    }
+
+    /// Number of layers of multi-token prediction that the checkpoint has; 0 in families of which
+    /// they are not computed.
+    pub fn mtp_layers(&self) -> usize {
+        if let Some(mtp) = &self.config.mtp {
+            return mtp.layers.len();
+        }
+        let is_gguf = self.gguf().is_some();
+        let more = self.more.iter().filter(|_| self.family.mtp.is_some());
+        let places = more.filter_map(|view| mtp::place(&self.config, is_gguf, &view.source_name));
+        places.map(|(layer, _)| layer).collect::<BTreeSet<_>>().len()
+    }
+
+    /// Bytes of the tensors of these layers in the files.
+    pub fn mtp_bytes(&self) -> usize {
+        self.more.iter().map(|view| view.bytes().len()).sum()
+    }
+
+    /// The checkpoint with its layers of multi-token prediction: their tensors are among
+    /// [`tensors`](Self::tensors), as tensors of layers after the last one, and the configuration
+    /// has them.
+    ///
+    /// # Errors
+    /// If it has none, they are not computed, or a tensor is missing.
+    pub fn with_mtp(mut self) -> Result<Self> {
+        let (family, count, is_gguf) = (self.family, self.mtp_layers(), self.gguf().is_some());
+        let config = match self.config.clone().with_mtp(count) {
+            Some(config) if count > 0 => config,
+            _ => {
+                let name = family.name;
+                let problem = "expected layers of multi-token prediction that are computed";
+                return Err(Error::file(self.path(), format!("{problem}, found none of {name}")));
+            }
+        };
+        // As layers of the model, so that their files are read alike.
+        let mut all = config.clone();
+        all.layers = config.all_layers().cloned().collect();
+        let name = |source: &str| mtp::name(&self.config, is_gguf, source);
+        let mut views = canonical_tensors(&self.files, self.more.clone(), &all, family, &name)?;
+        views.retain(|view| !COPIES.iter().any(|copy| view.name.ends_with(copy)));
+        for tensor in tracked(views)?.into_values() {
+            insert(&mut self.tensors, tensor)?;
+        }
+        let first = self.config.layers.len();
+        for (number, spec) in (first..).zip(config.mtp.iter().flat_map(|mtp| &mtp.layers)) {
+            for tensor in spec.loaded(config.hidden) {
+                let name = format!("blk.{number}.{}", tensor.name);
+                if tensor.presence == Presence::Required && !self.tensors.contains_key(&name) {
+                    return Err(self.missing(&name, &tensor.shape));
+                }
+            }
+        }
+        self.config = config;
+        Ok(self)
     }
 
     /// Sampling defaults; empty for GGUF files.

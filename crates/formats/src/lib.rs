@@ -39,7 +39,7 @@ mod tensor;
 pub use adapter::{AdapterFile, AdapterPair, ProjectionShapes};
 pub use chat::ChatRules;
 pub use checkpoint::{Checkpoint, OpenOptions};
-pub use config::ModelConfig;
+pub use config::{ModelConfig, MtpConfig, MtpInput, MtpSpec};
 pub use digest::{digest_files, known_digest};
 pub use error::{Error, Result};
 pub use files::{ModelFiles, weight_bytes};

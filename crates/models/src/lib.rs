@@ -23,6 +23,6 @@ pub use error::Error;
 pub use layers::{latent_rows, layer_caches};
 pub use load::load;
 pub use loader::WorkspaceLimits;
-pub use model::{DraftLayers, Drafted, Model};
+pub use model::{DraftLayers, DraftStates, Drafted, Model};
 pub use projections::Projections;
 pub use ranks::Ranks;

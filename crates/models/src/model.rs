@@ -22,7 +22,7 @@ pub trait Model: Send {
     fn classifier(&self) -> Option<&Arc<Classifier>>;
 
     /// The layers that draft tokens, where they are loaded.
-    fn mtp(&self) -> Option<&dyn DraftLayers>;
+    fn draft_layers(&self) -> Option<&dyn DraftLayers>;
 
     /// Computes the batch and stores its keys and values. Returns the buffer of logits, `[logit
     /// rows, vocab]`. With `check`, values that are not finite are an error that names where they
@@ -40,7 +40,8 @@ pub trait Model: Send {
 ///
 /// The row of a position in the first layer comes from the model's state of the position before and
 /// the position's own token; in each further layer from the state that the layer before gives. So
-/// the first position, and with each layer one more, has no row.
+/// the first position, and with each layer one more, has no row. [`Model::forward`] computes the
+/// rows of its batch in all of these layers.
 pub trait DraftLayers {
     /// Number of layers.
     fn layers(&self) -> usize;
@@ -48,12 +49,7 @@ pub trait DraftLayers {
     /// Values of a state.
     fn width(&self) -> usize;
 
-    /// The model's states of the rows of `batch`, which it has just computed: `[rows, width]`, valid
-    /// until the next batch.
-    fn states(&self, backend: &mut dyn Backend, batch: &Batch) -> Buffer;
-
-    /// Computes the rows of `batch` in a layer, from the `states` of the positions before them,
-    /// `[rows, width]`, and stores what is kept of them.
+    /// Computes the rows of `batch` in a layer, and stores what is kept of them.
     ///
     /// # Errors
     /// With `check`, if a value is not finite.
@@ -62,9 +58,19 @@ pub trait DraftLayers {
         backend: &mut dyn Backend,
         batch: &Batch,
         layer: usize,
-        states: &[f32],
+        states: DraftStates<'_>,
         check: bool,
     ) -> Result<Drafted, Error>;
+}
+
+/// The states from which rows of a layer that drafts tokens are computed: `[rows, width]`.
+#[derive(Clone, Copy, Debug)]
+pub enum DraftStates<'a> {
+    /// The states of the rows themselves: each row is computed from the one before, which the cache
+    /// holds where it is before the batch.
+    Own(&'a [f32]),
+    /// The states of the positions before.
+    Before(&'a [f32]),
 }
 
 /// What a layer gives that drafts tokens, valid until the next batch.

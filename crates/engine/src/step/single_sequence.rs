@@ -4,6 +4,7 @@ use crate::load::error::Error;
 use crate::load::runner::Runner;
 use crate::step::sequence_memory::SequenceMemory;
 use backend::Batch;
+use models::DraftStates;
 
 /// A single sequence over the whole cache of a runner.
 #[derive(Debug)]
@@ -120,53 +121,41 @@ impl<'a> SingleSequence<'a> {
 
     /// Whether the model has layers of multi-token prediction.
     pub fn has_drafts(&self) -> bool {
-        self.runner.mtp_layers() > 0
+        self.runner.draft_layers() > 0
     }
 
-    /// Computes `tokens` from the first position on, and then with the layers of multi-token
-    /// prediction the logits of as many tokens after the next one as there are `inputs`: the token
-    /// after `tokens`, and what was drafted after it. Calls `each(depth, logits)` with the logits
-    /// `[vocab_size]` of each.
+    /// Computes the logits of tokens after the next one with the layers of multi-token prediction:
+    /// as many as there are `inputs`, which are the next token and what was drafted after it. Calls
+    /// `each(depth, logits)` with the logits `[vocab_size]` of each.
     ///
     /// # Errors
     ///
-    /// If the model has no such layers, or fewer than inputs and more than one; as
-    /// [`Runner::forward`], and the errors of `each`.
+    /// If the model has no such layers, or several, but fewer than inputs; as [`Runner::forward`],
+    /// and the errors of `each`.
     pub fn draft(
         &mut self,
-        tokens: &[u32],
         inputs: &[u32],
         mut each: impl FnMut(usize, &[f32]) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        self.truncate(0)?;
-        let chunk = self.most(self.runner.limits.rows);
-        // [positions, width]
+        let (next, width) = (self.len(), self.runner.state_width());
+        let is_one = self.runner.draft_layers() == 1;
         let mut states = Vec::new();
-        for now in tokens.chunks(chunk) {
-            self.step(now, 0)?;
-            states.extend_from_slice(self.runner.states(&self.batch)?);
-        }
-        let (all, width) = ([tokens, inputs].concat(), self.runner.state_width());
-        let layers = self.runner.mtp_layers();
         for depth in 0..inputs.len() {
-            let layer = if layers == 1 { 0 } else { depth };
-            // A single layer has the rows before; each further layer has none yet.
-            let first = if layers == 1 && depth > 0 { tokens.len() + depth } else { depth + 1 };
-            let rows = first..tokens.len() + depth + 1;
-            states.drain(..states.len() - rows.len() * width);
-            let (mut next, mut logits) = (Vec::new(), Vec::new());
-            for at in rows.clone().step_by(chunk) {
-                let end = (at + chunk).min(rows.end);
-                self.batch.clear();
-                let wanted = usize::from(end == rows.end);
-                self.memory.push(&mut self.batch, &all[at..end], at, wanted);
-                let states = &states[(at - first) * width..(end - first) * width];
-                let drafts = self.runner.draft(&self.batch, layer, states)?;
-                next.extend_from_slice(drafts.states);
-                logits = drafts.logits.to_vec();
-            }
-            each(depth, &logits)?;
-            states = next;
+            // A single layer has the rows before; a further one has none of drafted tokens.
+            let first = if is_one { depth } else { 0 };
+            let layer = if is_one { 0 } else { depth };
+            self.batch.clear();
+            let tokens = &inputs[first..depth + 1];
+            self.memory.push(&mut self.batch, tokens, next + first, 1);
+            let drafts = if is_one && depth > 0 {
+                self.runner.draft(&self.batch, layer, DraftStates::Before(&states))?
+            } else {
+                // The state of the last row is not known yet, nor read.
+                states.resize(tokens.len() * width, 0.0);
+                self.runner.draft(&self.batch, layer, DraftStates::Own(&states))?
+            };
+            states = drafts.states.to_vec();
+            each(depth, drafts.logits)?;
         }
         Ok(())
     }

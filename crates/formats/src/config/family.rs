@@ -3,6 +3,7 @@
 use serde_json::{Map, Value as Json};
 
 use super::fields::GgufKeys;
+use super::mtp::MtpInput;
 use super::names::DENSE;
 use super::parts;
 use super::rows::FieldRow;
@@ -17,7 +18,7 @@ use crate::layers::{
     Activation, ClassifierConfig, OutputGate, RopeConfig, RopeLayout, RopeScaling, RouterScores,
     ValueSource,
 };
-use crate::layers::{EmbeddingSpec, ExpertFiles, FileForms, HeadSpec, Layer, MtpInput};
+use crate::layers::{EmbeddingSpec, ExpertFiles, FileForms, HeadSpec, Layer};
 use crate::names::{NamePairs, NameTable};
 
 /// Window of each layer, in positions.

@@ -14,6 +14,7 @@ pub(crate) mod gguf;
 pub(crate) mod hf;
 mod mamba;
 mod model;
+pub(crate) mod mtp;
 pub(crate) mod names;
 mod ngrams;
 pub(crate) mod parts;
@@ -25,6 +26,7 @@ mod yarn;
 
 pub use encoder::EncoderConfig;
 pub use model::ModelConfig;
+pub use mtp::{MtpConfig, MtpInput, MtpSpec};
 pub use rows::{KnownField, known_fields};
 pub use schema::*;
 pub use write::RowFactors;

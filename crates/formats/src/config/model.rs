@@ -3,9 +3,10 @@
 use serde::Serialize;
 
 use super::family::Family;
+use super::mtp::{MtpConfig, MtpSpec};
 use crate::config::schema::{Hyperparameters, SpecialIds};
 use crate::layers::RopeScaling;
-use crate::layers::{EmbeddingSpec, HeadSpec, Layer, MtpConfig, MtpSpec, OpSpec, Reach, RopeSpec};
+use crate::layers::{EmbeddingSpec, HeadSpec, Layer, OpSpec, Reach, RopeSpec};
 
 /// What a model computes, whichever file format it was read from: embeddings, layers as values, and
 /// what follows them. All sizes are checked to be positive and consistent when built.
@@ -100,7 +101,7 @@ impl ModelConfig {
         Some(self)
     }
 
-    /// The layers of the model, and those that draft tokens.
+    /// The layers of the model, and then the ones that draft tokens.
     pub fn all_layers(&self) -> impl Iterator<Item = &Layer> {
         let mtp = self.mtp.iter().flat_map(|mtp| &mtp.layers).map(|spec| &spec.layer);
         self.layers.iter().chain(mtp)

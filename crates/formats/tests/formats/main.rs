@@ -13,6 +13,7 @@ mod fixtures;
 mod hostile_values;
 mod joined;
 mod malformed;
+mod mtp;
 mod native;
 mod roundtrip;
 mod scaled;

@@ -228,7 +228,7 @@ fn cases() -> Vec<Case> {
         Case::new((32, 1, 40), 5, ALL, 600).latent(32),
         Case::new((64, 1, 576), 3, ALL, 37).latent(512),
         Case::new((16, 1, 30), 2, ALL, 35).latent(21).sinks(),
-        Case::new((16, 2, 16), 3, ALL, 75).from(1),
+        Case::new((16, 2, 16), 4, ALL, 75).from(1),
         Case::new((32, 1, 24), 2, 40, 90).from(2),
         Case::new((16, 2, 16), 2, ALL, 75).ahead(ALL),
         Case::new((32, 3, 64), 3, 9, 131).ahead(8),

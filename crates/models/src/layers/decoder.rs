@@ -8,12 +8,12 @@ use super::embedding::AddedEmbeddings;
 use super::head::Head;
 use super::layer::Layer;
 use super::layer_input::LayerInputs;
-use super::mtp::{Mtp, Shared};
+use super::mtp::{Mtp, OfModel};
 use super::streams::Residual;
 use crate::classifier::Classifier;
 use crate::error::Error;
 use crate::loader::Loader;
-use crate::model::{DraftLayers, Drafted, Model};
+use crate::model::{DraftLayers, DraftStates, Drafted, Model};
 use crate::pass::ForwardPass;
 use crate::projections::Projections;
 use crate::ranks::Ranks;
@@ -124,6 +124,13 @@ impl Decoder {
         })
     }
 
+    /// The layers of multi-token prediction, where they are used, and what they use of the model.
+    fn mtp(&self) -> Option<(&Mtp, OfModel<'_>)> {
+        let Workspace { normed, last, logits, .. } = self.work;
+        let (mtp, head, embed) = (self.mtp.as_ref()?, self.head.as_ref()?, self.embed?);
+        Some((mtp, OfModel { embed, head, residual: &self.residual, normed, last, logits }))
+    }
+
     /// Fills the residual stream with embeddings, or receives it from the previous stage.
     fn begin(&self, pass: &mut ForwardPass<'_>) -> Result<(), Error> {
         let (x, rows) = (self.residual.buffer(), pass.rows());
@@ -222,7 +229,7 @@ impl Model for Decoder {
         self.work.delta
     }
 
-    fn mtp(&self) -> Option<&dyn DraftLayers> {
+    fn draft_layers(&self) -> Option<&dyn DraftLayers> {
         self.mtp.is_some().then_some(self)
     }
 
@@ -247,6 +254,9 @@ impl Model for Decoder {
         }
         // delta: [hidden rows, hidden]; logits: [logit rows, vocab]
         self.end(pass)?;
+        if let Some((mtp, model)) = self.mtp() {
+            mtp.follow(pass, &model)?;
+        }
         Ok(logits)
     }
 }
@@ -260,29 +270,18 @@ impl DraftLayers for Decoder {
         self.mtp.as_ref().map_or(0, Mtp::width)
     }
 
-    fn states(&self, backend: &mut dyn Backend, batch: &Batch) -> Buffer {
-        let (Some(mtp), Some(head)) = (&self.mtp, &self.head) else { unreachable!("has layers") };
-        let pass = &mut ForwardPass { backend, batch, check: false, slices: None };
-        mtp.states(pass, head, &self.residual)
-    }
-
     fn draft(
         &self,
         backend: &mut dyn Backend,
         batch: &Batch,
         layer: usize,
-        states: &[f32],
+        states: DraftStates<'_>,
         check: bool,
     ) -> Result<Drafted, Error> {
-        let (Some(mtp), Some(head), Some(embed)) = (&self.mtp, &self.head, self.embed) else {
-            unreachable!("the model has such layers")
-        };
+        let (mtp, model) = self.mtp().expect("the model has such layers");
         let pass = &mut ForwardPass { backend, batch, check, slices: None };
-        let Workspace { normed, delta, last, logits } = self.work;
         self.ropes.turn_to(pass.backend, batch);
-        let (residual, work) = (&self.residual, [normed, delta]);
-        let shared = Shared { embed, head, residual, work, last, logits };
-        let states = mtp.forward(pass, layer, states, &shared)?;
-        Ok(Drafted { logits, states })
+        let states = mtp.draft(pass, layer, states, &model)?;
+        Ok(Drafted { logits: model.logits, states })
     }
 }

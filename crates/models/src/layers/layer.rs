@@ -52,12 +52,12 @@ impl Sublayer {
 }
 
 impl Layer {
-    /// Loads the layer with this number, which has rows from the position `first` on, and tells what
-    /// it keeps of a sequence.
+    /// Loads the layer with this number, which has rows from the position `first` on, and tells
+    /// what it keeps of a sequence.
     ///
     /// # Errors
-    /// If a tensor is missing or has another shape, the layer cannot be divided among the ranks, or
-    /// the device has no memory for it.
+    /// If a tensor is missing or has another shape, the layer cannot be divided among the ranks,
+    /// or the device has no memory for it.
     pub fn load(
         loader: &mut Loader<'_>,
         (number, first): (usize, usize),

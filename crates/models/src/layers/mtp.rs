@@ -4,7 +4,8 @@
 //! The row of a position comes from the state of the position before and the embedding of its own
 //! token, so that it depends on the tokens up to there alone; the first position, and with each
 //! further layer the next, has no row. What a layer gives is the state for the next one, or for the
-//! next position of the same one.
+//! next position of the same one. States are rows of the cache, of which each row reads the one
+//! before: a convolution of two positions.
 
 use super::head::Head;
 use super::layer::Layer;
@@ -13,10 +14,11 @@ use super::norm::Norm;
 use super::streams::{Collapsed, Residual};
 use crate::error::Error;
 use crate::loader::Loader;
+use crate::model::DraftStates;
 use crate::pass::ForwardPass;
 use crate::ranks::Slice;
-use backend::{Buffer, HeadColumns, LayerCache, MapOp, Matrix, Table};
-use formats::layers::{MtpConfig, MtpInput, MtpSpec};
+use backend::{Buffer, HeadColumns, LayerCache, MapOp, Matrix, ShortConv, Table};
+use formats::{MtpConfig, MtpInput, MtpSpec};
 
 /// The layers of multi-token prediction of a model.
 pub(crate) struct Mtp {
@@ -24,6 +26,8 @@ pub(crate) struct Mtp {
     /// Number of the first of them in the whole model.
     first: usize,
     work: MtpBuffers,
+    /// Gives each row the state of the position before.
+    shift: ShortConv,
     /// Values of a state, and of a stream.
     width: usize,
     hidden: usize,
@@ -39,6 +43,8 @@ struct MtpLayer {
     /// What the output head reads of several streams.
     collapsed: Option<Collapsed>,
     norm: Norm,
+    /// Index of the layer in this rank's cache, and which of its rows are states.
+    cached: (usize, usize),
 }
 
 /// How state and embedding become the input of a layer.
@@ -56,9 +62,13 @@ enum Input {
 /// Workspace, `[rows, hidden]` unless stated.
 #[derive(Clone, Copy)]
 struct MtpBuffers {
-    /// States that enter a layer, and those that it gives: `[rows, width]`.
+    /// States of rows, which enter the next row of a layer: `[rows, width]`.
     states: Buffer,
-    /// Those after their norm: `[rows, width]`.
+    /// States of the positions before: `[rows, width]`.
+    before: Buffer,
+    /// What an operation adds to the stream.
+    delta: Buffer,
+    /// States after their norm: `[rows, width]`.
     normed: Buffer,
     token: Buffer,
     token_normed: Buffer,
@@ -68,13 +78,13 @@ struct MtpBuffers {
     spread: Option<Buffer>,
 }
 
-/// What the layers share with the model.
-pub(crate) struct Shared<'a> {
+/// What the layers use of the model.
+pub(crate) struct OfModel<'a> {
     pub embed: Table,
     pub head: &'a Head,
     pub residual: &'a Residual,
     /// Workspace of layers: `[rows, hidden]`.
-    pub work: [Buffer; 2],
+    pub normed: Buffer,
     /// What the output head reads, `[logit rows, hidden]`, and the logits, `[logit rows, vocab]`.
     pub last: Buffer,
     pub logits: Buffer,
@@ -108,13 +118,19 @@ impl Mtp {
         let mut shared = |name, width| loader.shared(name, width);
         let work = MtpBuffers {
             states: shared("mtp_states", width)?,
+            before: shared("mtp_before", width)?,
+            delta: shared("mtp_delta", hidden)?,
             normed: shared("mtp_normed", width)?,
             token: shared("mtp_token", hidden)?,
             token_normed: shared("mtp_token_normed", hidden)?,
             joined: if joins { Some(shared("mtp_joined", 2 * hidden)?) } else { None },
             spread: if joins { None } else { Some(shared("mtp_spread", width)?) },
         };
-        Ok((Self { layers, first, work, width, hidden }, caches))
+        // Of two positions the first alone.
+        let taps = [vec![1.0; width], vec![0.0; width]].concat();
+        let weight = loader.backend.vector(taps);
+        let shift = ShortConv { silu: false, weight, bias: None, out: work.before };
+        Ok((Self { layers, first, work, shift, width, hidden }, caches))
     }
 
     /// Number of layers.
@@ -127,47 +143,80 @@ impl Mtp {
         self.width
     }
 
-    /// The states of the rows of a batch that the model has computed: `[rows, width]`, valid until
-    /// the next batch.
-    pub fn states(&self, pass: &mut ForwardPass<'_>, head: &Head, residual: &Residual) -> Buffer {
-        match self.layers[0].input {
-            Input::Joined(_) => {
-                let (stream, rows) = (residual.buffer(), pass.rows());
-                head.normalise(pass, (stream, self.work.states), rows);
-                if head.has_norm() { self.work.states } else { stream }
-            }
-            Input::Added { .. } => residual.buffer(),
-        }
-    }
-
-    /// Computes the rows of the batch in the layer `at`, from the states of the positions before
-    /// them, `[rows, width]`, and stores what is kept of them. Computes the logits that the batch
-    /// wants. Returns the buffer of the states that the layer gives, `[rows, width]`.
+    /// Computes the rows of a batch that the model has just computed in all layers, and stores what
+    /// is kept of them.
     ///
     /// # Errors
     /// With checking on, if a value is not finite.
-    pub fn forward(
+    pub fn follow(&self, pass: &mut ForwardPass<'_>, model: &OfModel<'_>) -> Result<(), Error> {
+        let (stream, rows) = (model.residual.buffer(), pass.rows());
+        let mut states = match self.layers[0].input {
+            Input::Joined(_) if model.head.has_norm() => {
+                model.head.normalise(pass, (stream, self.work.states), rows);
+                self.work.states
+            }
+            _ => stream,
+        };
+        for at in 0..self.layers.len() {
+            self.shift(pass, at, states);
+            states = self.compute(pass, at, model)?;
+        }
+        Ok(())
+    }
+
+    /// Computes the rows of the batch in the layer `at`, and the logits that the batch wants.
+    /// Returns the buffer of the states that the layer gives, `[rows, width]`.
+    ///
+    /// # Errors
+    /// With checking on, if a value is not finite.
+    pub fn draft(
         &self,
         pass: &mut ForwardPass<'_>,
         at: usize,
-        states: &[f32],
-        shared: &Shared<'_>,
+        states: DraftStates<'_>,
+        model: &OfModel<'_>,
+    ) -> Result<Buffer, Error> {
+        let (MtpBuffers { states: own, before, .. }, rows) = (self.work, pass.rows());
+        let mut fill = |buffer, states: &[f32]| {
+            pass.backend.update(buffer, rows, &mut |values| values.copy_from_slice(states));
+        };
+        match states {
+            DraftStates::Own(states) => {
+                fill(own, states);
+                self.shift(pass, at, own);
+            }
+            DraftStates::Before(states) => fill(before, states),
+        }
+        let states = self.compute(pass, at, model)?;
+        let (layer, wanted) = (&self.layers[at], pass.batch.logit_rows());
+        let (last, normed) = (model.last, model.normed);
+        model.residual.gather_as(pass, layer.collapsed.as_ref(), wanted, last);
+        layer.norm.forward(pass, last, normed, wanted.len());
+        model.head.project(pass, normed, model.logits, wanted.len())?;
+        pass.check_logits(model.logits)?;
+        Ok(states)
+    }
+
+    /// Stores the `states` of rows, and gives each row of the layer `at` the one before.
+    fn shift(&self, pass: &mut ForwardPass<'_>, at: usize, states: Buffer) {
+        let (layer, which) = self.layers[at].cached;
+        pass.backend.short_conv(layer, which, states, &self.shift, pass.batch);
+    }
+
+    /// Takes rows through the layer `at` from the states of the positions before them. Returns the
+    /// buffer of the states that it gives.
+    fn compute(
+        &self,
+        pass: &mut ForwardPass<'_>,
+        at: usize,
+        model: &OfModel<'_>,
     ) -> Result<Buffer, Error> {
         let (layer, rows, buffers) = (&self.layers[at], pass.rows(), self.work);
-        pass.backend.update(buffers.states, rows, &mut |values| values.copy_from_slice(states));
         layer.layer.prepare(pass);
-        layer.begin(pass, &buffers, self.hidden, shared);
-        let number = self.first + at;
-        layer.layer.forward(pass, number, shared.residual, shared.work, None)?;
-        let wanted = pass.batch.logit_rows();
-        if !wanted.is_empty() {
-            let (last, normed) = (shared.last, shared.work[0]);
-            shared.residual.gather_as(pass, layer.collapsed.as_ref(), wanted, last);
-            layer.norm.forward(pass, last, normed, wanted.len());
-            shared.head.project(pass, normed, shared.logits, wanted.len())?;
-            pass.check_logits(shared.logits)?;
-        }
-        let stream = shared.residual.buffer();
+        layer.begin(pass, &buffers, self.hidden, model);
+        let work = [model.normed, buffers.delta];
+        layer.layer.forward(pass, self.first + at, model.residual, work, None)?;
+        let stream = model.residual.buffer();
         Ok(match layer.input {
             Input::Joined(_) => layer.norm.forward(pass, stream, buffers.states, rows),
             Input::Added { .. } => stream,
@@ -200,13 +249,15 @@ impl MtpLayer {
                 ],
             },
         };
-        let (layer, cache) = Layer::load(loader, (number, first), &spec.layer)?;
+        let (layer, mut cache) = Layer::load(loader, (number, first), &spec.layer)?;
+        let cached = (number - loader.layers.start, cache.rows.len());
+        cache.rows.push(spec.states(loader.hidden()));
         enter(loader);
         let rows = loader.limits.rows.max(loader.limits.logit_rows);
         let collapsed = Collapsed::load(loader, &spec.head, rows)?;
         let norm = spec.head.norm.as_ref().expect("the layer ends with a norm");
         let norm = Norm::of_stream(loader, norm)?;
-        Ok((Self { token_norm, state_norm, input, layer, collapsed, norm }, cache))
+        Ok((Self { token_norm, state_norm, input, layer, collapsed, norm, cached }, cache))
     }
 
     /// Fills the residual stream from the states of the positions before and the tokens.
@@ -215,13 +266,13 @@ impl MtpLayer {
         pass: &mut ForwardPass<'_>,
         buffers: &MtpBuffers,
         hidden: usize,
-        shared: &Shared<'_>,
+        model: &OfModel<'_>,
     ) {
-        let MtpBuffers { states, normed, token, token_normed, joined, spread } = *buffers;
-        let (stream, rows) = (shared.residual.buffer(), pass.rows());
-        pass.backend.embed(shared.embed, pass.batch.tokens(), token);
+        let MtpBuffers { before, normed, token, token_normed, joined, spread, .. } = *buffers;
+        let (stream, rows) = (model.residual.buffer(), pass.rows());
+        pass.backend.embed(model.embed, pass.batch.tokens(), token);
         self.token_norm.forward(pass, token, token_normed, rows);
-        self.state_norm.forward(pass, states, normed, rows);
+        self.state_norm.forward(pass, before, normed, rows);
         let columns = |buffer, first, stride| HeadColumns { buffer, first, stride };
         match (&self.input, joined, spread) {
             (Input::Joined(projection), Some(joined), _) => {

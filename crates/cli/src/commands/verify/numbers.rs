@@ -54,7 +54,7 @@ pub(super) fn check(
     match &prompt.draft {
         Some(_) if bounds.max_abs.is_none() => Ok(()),
         Some(draft) if session.has_drafts() => {
-            drafts(session, &prompt.input_ids, draft, report, at)
+            drafts(session, (&prompt.input_ids, chunk), draft, report, at)
         }
         Some(_) => {
             report.not_comparable(at("drafted tokens"), NO_LAYERS);
@@ -67,13 +67,15 @@ pub(super) fn check(
 /// Compares, in exact mode, what layers of multi-token prediction draft.
 fn drafts(
     session: &mut SingleSequence<'_>,
-    prompt: &[u32],
+    (prompt, chunk): (&[u32], usize),
     draft: &ReferenceDraft,
     report: &mut VerifyReport,
     at: impl Fn(&str) -> String,
 ) -> Result<()> {
     let inputs: Vec<u32> = draft.steps.iter().map(|step| step.input_token).collect();
-    session.draft(prompt, &inputs, |depth, logits| {
+    session.truncate(0)?;
+    session.feed(prompt, chunk)?;
+    session.draft(&inputs, |depth, logits| {
         let want = &draft.steps[depth].logits;
         let name = at(&format!("drafted token {}, largest difference", depth + 1));
         report.at_most(name, max_abs(logits, want), Some(draft.f32_max_abs));

@@ -1,13 +1,10 @@
 //! Layers of multi-token prediction, which draft the tokens after the next one from the hidden
 //! states of the model (DeepSeek-AI, 2024, "DeepSeek-V3 Technical Report", section 2.2).
 
+use kernels::kv::{LayerCache, Rows};
 use serde::Serialize;
 
-use super::files::{FileForms, TensorForm};
-use super::head::HeadSpec;
-use super::norm::{NormKind, NormSpec};
-use super::tensor::{TensorKind, TensorSpec};
-use super::{Layer, StreamSpec};
+use crate::layers::{HeadSpec, Layer, NormKind, NormSpec, StreamSpec, TensorKind, TensorSpec};
 use crate::names::NamePairs;
 
 /// Names after the number of the layer in checkpoints of DeepSeek V3 and GLM.
@@ -100,6 +97,20 @@ impl MtpSpec {
         streams.unwrap_or(1)
     }
 
+    /// The rows that a layer keeps beside its own, in a model of width `hidden`: the states that
+    /// enter it, each for the next position.
+    pub fn states(&self, hidden: usize) -> Rows {
+        Rows::plain(self.streams() * hidden, Some(2))
+    }
+
+    /// What the layer, which has this number, keeps of a sequence; for `native` see
+    /// [`OpSpec::cache`](crate::layers::OpSpec::cache).
+    pub fn cache(&self, hidden: usize, number: usize, native: bool) -> LayerCache {
+        let mut cache = self.layer.cache(number, native);
+        cache.rows.push(self.states(hidden));
+        cache
+    }
+
     /// The tensors apart from those of the layer in a model of width `hidden`.
     pub fn own_tensors(&self, hidden: usize) -> Vec<TensorSpec> {
         let norms = Self::NORMS.map(|name| NormSpec { name, kind: NormKind::Rms, eps: self.eps });
@@ -113,8 +124,8 @@ impl MtpSpec {
         norms.iter().flat_map(|it| it.tensors(hidden)).chain(projections).chain(head).collect()
     }
 
-    /// All tensors in a model of width `hidden`, in files of `form`.
-    pub fn tensors(&self, hidden: usize, form: TensorForm, files: FileForms) -> Vec<TensorSpec> {
-        [self.own_tensors(hidden), self.layer.tensors(hidden, form, files)].concat()
+    /// The tensors that are loaded in a model of width `hidden`.
+    pub fn loaded(&self, hidden: usize) -> Vec<TensorSpec> {
+        [self.own_tensors(hidden), self.layer.loaded(hidden)].concat()
     }
 }
