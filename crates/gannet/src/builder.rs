@@ -201,7 +201,10 @@ impl Builder {
     pub fn load(self, path: impl AsRef<Path>) -> Result<Engine, Error> {
         let path = path.as_ref();
         let template = self.template.as_deref().map(read_template).transpose()?;
-        let checkpoint = Checkpoint::open(path, &OpenOptions { name: self.name.clone() })?;
+        let mut checkpoint = Checkpoint::open(path, &OpenOptions { name: self.name.clone() })?;
+        if matches!(self.engine.speculate, Speculate::Mtp(_)) {
+            checkpoint = checkpoint.with_mtp()?;
+        }
         let (assets, runner) = self.load_both(&checkpoint)?;
         let (memory, threads, isa) = (runner.memory(), runner.threads(), runner.isa());
         let warnings = runner.warnings().to_vec();

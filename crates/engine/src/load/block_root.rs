@@ -13,7 +13,8 @@ const VERSION: u8 = 3;
 
 /// The parent of first blocks of `block` positions that are computed under `settings`.
 pub(crate) fn block_root(settings: &Settings, block: usize) -> Name {
-    let Settings { checkpoint, mode, kv_type, arithmetic, placement, slices, rounding } = settings;
+    let Settings { checkpoint, mode, kv_type, arithmetic, placement, slices, rounding, drafter } =
+        settings;
     let mut bytes = vec![VERSION];
     write_field(&mut bytes, "checkpoint", checkpoint);
     write_field(&mut bytes, "mode", mode.name());
@@ -24,6 +25,9 @@ pub(crate) fn block_root(settings: &Settings, block: usize) -> Name {
     write_field(&mut bytes, "block", &block.to_string());
     if let Some(rounding) = rounding {
         write_field(&mut bytes, "rounding", rounding.name());
+    }
+    if let Some(drafter) = drafter {
+        write_field(&mut bytes, "drafter", drafter);
     }
     Name::root(&bytes)
 }
@@ -91,6 +95,7 @@ mod tests {
             placement: "fedc".into(),
             slices: 2,
             rounding: None,
+            drafter: None,
         }
     }
 
@@ -158,6 +163,7 @@ mod tests {
             Settings { arithmetic: "f32".into(), ..settings() },
             Settings { placement: "fed".into(), ..settings() },
             Settings { slices: 1, ..settings() },
+            Settings { drafter: Some("0123abcd".into()), ..settings() },
             Settings { rounding: Some(CacheRounding::Off), ..settings() },
             Settings { rounding: Some(CacheRounding::Native), ..settings() },
         ];

@@ -1,6 +1,7 @@
 //! Identity of a checkpoint, so that cached numbers of another are not mistaken for its own.
 
-use formats::Checkpoint;
+use formats::families::layer_of;
+use formats::{Checkpoint, ModelConfig, TensorView};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::io::Write;
@@ -21,9 +22,29 @@ const SAMPLE: usize = 64;
 /// The digest distinguishes checkpoints that are confused by accident, such as a model and its next
 /// version; it does not detect single weights that were altered on purpose.
 pub fn identity(checkpoint: &Checkpoint) -> String {
+    let mut config = checkpoint.config().clone();
+    // Layers that draft tokens decide no logits.
+    config.mtp = None;
+    digest(&config, checkpoint.tensors().filter(|view| !drafts(&config, view)))
+}
+
+/// Digest of the layers that draft tokens, where the model has them.
+pub(super) fn drafter_identity(checkpoint: &Checkpoint) -> Option<String> {
+    let config = checkpoint.config();
+    let mtp = config.mtp.as_ref()?;
+    Some(digest(mtp, checkpoint.tensors().filter(|view| drafts(config, view))))
+}
+
+/// Whether a tensor is of a layer after the last one, which drafts tokens.
+fn drafts(config: &ModelConfig, view: &TensorView) -> bool {
+    layer_of(&view.name).is_some_and(|layer| layer >= config.layers.len())
+}
+
+/// Digest of a configuration and of tensors.
+fn digest<'a>(config: &impl Serialize, tensors: impl Iterator<Item = &'a TensorView>) -> String {
     let mut hash = Sha256::new();
-    add(&mut hash, checkpoint.config());
-    let mut tensors: Vec<_> = checkpoint.tensors().collect();
+    add(&mut hash, config);
+    let mut tensors: Vec<_> = tensors.collect();
     tensors.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     for tensor in tensors {
         hash.update(format!("\n{} {} {:?}\n", tensor.name, tensor.ty.name, tensor.shape));

@@ -91,7 +91,9 @@ impl Loaded {
         let layers = models::layer_caches(config, native);
         let (windows, recurrent) = (group_windows(&layers), layers.iter().any(is_recurrent));
         let (layers, free) = (model.cache(), free_for_cache(&*backend, streams(placed), options));
-        let needs = CacheNeeds { layers: &layers, windows: &windows, recurrent, kv_type, free };
+        let spare = if model.draft_layers().is_some() { options.parallel.max(1) } else { 0 };
+        let needs =
+            CacheNeeds { layers: &layers, windows: &windows, recurrent, kv_type, spare, free };
         let row_bytes = |rows: &Rows| backend.block_bytes(rows, options.block, kv_type);
         let state_bytes = |state: &State| backend.state_bytes(state);
         let layer_bytes = LayerBytes::of(needs.layers, &windows, row_bytes, state_bytes);

@@ -15,6 +15,8 @@ pub(super) struct CacheNeeds<'a> {
     /// Whether a layer of the whole model has states.
     pub recurrent: bool,
     pub kv_type: KvType,
+    /// Blocks of each group in addition, for rows of drafted tokens.
+    pub spare: usize,
     /// Memory that is left.
     pub free: Option<FreeMemory>,
 }
@@ -25,7 +27,9 @@ pub(super) fn is_recurrent(layer: &LayerCache) -> bool {
 
 /// A cache that was made.
 pub(super) struct CacheMade {
+    /// Without spare blocks, which come after them.
     pub groups: Vec<GroupSize>,
+    pub spare: usize,
     pub states: usize,
     pub context: usize,
     pub note: Option<String>,
@@ -69,10 +73,13 @@ pub(super) fn make_cache(
     let sizes = loop {
         let sizes = needs.windows.iter().zip(&size.blocks);
         let sizes: Vec<_> = sizes.map(|(&window, &blocks)| GroupSize { window, blocks }).collect();
+        let with_spare =
+            |group: &GroupSize| GroupSize { blocks: group.blocks + needs.spare, ..*group };
+        let all: Vec<_> = sizes.iter().map(with_spare).collect();
         let spec = CacheSpec {
             layers: needs.layers,
             block: *block,
-            groups: &sizes,
+            groups: &all,
             states: slots,
             guesses: MAX_DRAFTED,
             ty: needs.kv_type,
@@ -92,6 +99,7 @@ pub(super) fn make_cache(
     let least = |group: GroupSize| Ok(GroupSize { blocks: ranks.least(group.blocks)?, ..group });
     Ok(CacheMade {
         groups: sizes.into_iter().map(least).collect::<Result<_, models::Error>>()?,
+        spare: needs.spare,
         states: slots,
         context: ranks.least(size.context)?,
         note: states.note,

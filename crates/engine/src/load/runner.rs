@@ -5,7 +5,7 @@ use super::cache_bytes::LayerBytes;
 use super::cache_rounding::{CacheRounding, rounding};
 use super::error::Error;
 use super::expert_routes::ExpertRoutes;
-use super::identity::identity;
+use super::identity::{drafter_identity, identity};
 use super::loaded::{Loaded, load_weights};
 use super::make_cache::CacheMade;
 use super::model_adapters::ModelAdapters;
@@ -37,6 +37,8 @@ pub struct Runner {
     pub(super) is_stage: bool,
     /// What is done with the choices of experts.
     routes: ExpertRoutes,
+    /// Blocks of each group after these, for rows of drafted tokens.
+    pub(crate) spare_blocks: usize,
     /// Number of state slots, 0 where no layer is recurrent.
     pub(crate) states: usize,
     pub(crate) state_every: usize,
@@ -88,12 +90,13 @@ impl Runner {
             placement,
             slices: options.ranks.slices.as_ref().map_or(1, |slices| slices.ranks()),
             rounding,
+            drafter: drafter_identity(checkpoint),
         };
         let (loaded, weights) = load_weights(backend, (checkpoint, placed), &settings, options)?;
         let Loaded { mut backend, model, layer_bytes, cache, chunk, limits } = loaded;
         let routes = ExpertRoutes::start(&mut *backend, config, &settings.checkpoint, options)?;
         let adapters = ModelAdapters::open((config, &mut *backend, &*model), options)?;
-        let CacheMade { groups, states, context, note } = cache;
+        let CacheMade { groups, spare: spare_blocks, states, context, note } = cache;
         let embedding = embedding(checkpoint, options, &*model);
         let info = ModelInfo {
             name: config.name.clone(),
@@ -113,6 +116,7 @@ impl Runner {
             info,
             settings,
             groups,
+            spare_blocks,
             layer_bytes,
             is_stage: options.ranks.stages.is_some(),
             routes,

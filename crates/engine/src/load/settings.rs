@@ -3,7 +3,8 @@
 use super::cache_rounding::CacheRounding;
 use backend::{KvType, Mode};
 
-/// Everything but the request that decides the bits of an answer: equal settings, equal bits.
+/// Everything but the request that decides the bits of an answer, and of what is cached: equal
+/// settings, equal bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Digest of the checkpoint.
@@ -21,4 +22,6 @@ pub struct Settings {
     pub slices: usize,
     /// How cached rows are rounded; `None` where the model was not trained for it.
     pub rounding: Option<CacheRounding>,
+    /// Digest of the layers that draft tokens, whose rows are cached; `None` without them.
+    pub drafter: Option<String>,
 }

@@ -17,12 +17,14 @@ pub enum Drafter {
     Prediction,
     /// A place of earlier requests.
     Memory,
+    /// The model's layers of multi-token prediction.
+    Mtp,
 }
 
 impl Drafter {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 5] =
-        [Self::Forced, Self::Ngram, Self::Suffix, Self::Prediction, Self::Memory];
+    pub const ALL: [Self; 6] =
+        [Self::Forced, Self::Ngram, Self::Suffix, Self::Prediction, Self::Memory, Self::Mtp];
 
     /// Its name in metrics and statistics.
     pub fn name(self) -> &'static str {
@@ -32,6 +34,7 @@ impl Drafter {
             Self::Suffix => "suffix",
             Self::Prediction => "prediction",
             Self::Memory => "memory",
+            Self::Mtp => "mtp",
         }
     }
 }

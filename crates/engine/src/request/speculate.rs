@@ -17,14 +17,17 @@ pub enum Speculate {
     /// Up to this many tokens that followed the last tokens at their previous occurrence, always
     /// (prompt lookup: Saxena, 2023).
     Ngram(usize),
+    /// With the model's layers of multi-token prediction, up to this many tokens, as many as make
+    /// it faster.
+    Mtp(usize),
 }
 
 impl Speculate {
-    /// Maximum number of tokens per step that are drafted from texts.
+    /// Maximum number of tokens per step, forced ones aside.
     pub fn max(self) -> usize {
         match self {
             Self::Off => 0,
-            Self::Auto(max) | Self::Suffix(max) | Self::Ngram(max) => max,
+            Self::Auto(max) | Self::Suffix(max) | Self::Ngram(max) | Self::Mtp(max) => max,
         }
     }
 
@@ -37,12 +40,18 @@ impl Speculate {
             Self::Auto(own) => Self::Auto(own.min(max)),
             Self::Suffix(own) => Self::Suffix(own.min(max)),
             Self::Ngram(own) => Self::Ngram(own.min(max)),
+            Self::Mtp(own) => Self::Mtp(own.min(max)),
         }
     }
 
     /// Whether tokens are drafted from texts that continue alike.
     pub(crate) fn follows(self) -> bool {
         matches!(self, Self::Auto(_) | Self::Suffix(_))
+    }
+
+    /// Whether tokens are drafted by layers of multi-token prediction where the model has them.
+    pub(crate) fn uses_layers(self) -> bool {
+        matches!(self, Self::Auto(_) | Self::Mtp(_))
     }
 }
 
@@ -58,8 +67,8 @@ impl FromStr for Speculate {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "expected off, auto[:N], suffix[:N] or ngram:N with N from 1 to {MAX_DRAFTED}, \
-                 found {text:?}"
+                "expected off, auto[:N], suffix[:N], mtp[:N] or ngram:N with N from 1 to \
+                 {MAX_DRAFTED}, found {text:?}"
             )
         };
         let max = |max: &str| match max.parse() {
@@ -70,9 +79,11 @@ impl FromStr for Speculate {
             None if text == "off" => Ok(Self::Off),
             None if text == "auto" => Ok(Self::default()),
             None if text == "suffix" => Ok(Self::Suffix(MAX_DRAFTED)),
+            None if text == "mtp" => Ok(Self::Mtp(MAX_DRAFTED)),
             Some(("auto", most)) => max(most).map(Self::Auto),
             Some(("suffix", most)) => max(most).map(Self::Suffix),
             Some(("ngram", most)) => max(most).map(Self::Ngram),
+            Some(("mtp", most)) => max(most).map(Self::Mtp),
             _ => Err(wrong()),
         }
     }
@@ -87,6 +98,8 @@ impl std::fmt::Display for Speculate {
             Self::Suffix(MAX_DRAFTED) => f.write_str("suffix"),
             Self::Suffix(max) => write!(f, "suffix:{max}"),
             Self::Ngram(max) => write!(f, "ngram:{max}"),
+            Self::Mtp(MAX_DRAFTED) => f.write_str("mtp"),
+            Self::Mtp(max) => write!(f, "mtp:{max}"),
         }
     }
 }
@@ -97,11 +110,11 @@ mod tests {
 
     #[test]
     fn speculation_is_read_as_it_is_written() {
-        for text in ["off", "auto", "auto:4", "suffix", "suffix:3", "ngram:1", "ngram:16"] {
+        for text in ["off", "auto", "auto:4", "suffix", "suffix:3", "ngram:1", "mtp", "mtp:2"] {
             assert_eq!(text.parse::<Speculate>().unwrap().to_string(), text);
         }
         let wrong = ["", "on", "ngram", "ngram:", "ngram:0", "ngram:17", "ngram:-1", "suffix:0"];
-        for text in wrong.into_iter().chain(["auto:0", "off:1", "suffix:"]) {
+        for text in wrong.into_iter().chain(["auto:0", "off:1", "suffix:", "mtp:17"]) {
             assert!(text.parse::<Speculate>().is_err(), "{text}");
         }
     }

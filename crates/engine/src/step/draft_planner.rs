@@ -1,7 +1,9 @@
 //! The drafts of a step: what is drafted for each sequence, and how much of it is verified.
 
+use crate::load::runner::Runner;
 use crate::observe::drafter::MAX_DRAFTED;
 use crate::step::draft::{Acceptance, DraftMemory, MAX_COMPARED, OfferedDraft, best_number};
+use crate::step::layer_drafter::{Candidate, LayerDrafter};
 use crate::step::running_request::RunningRequest;
 use crate::step::step_cost::StepCost;
 use sched::{Scheduler, Slot, SlotTable, View};
@@ -12,6 +14,8 @@ const MIN_WAIT: usize = 32;
 const MAX_WAIT: usize = 1024;
 /// Drafts that are verified then.
 const TRIED: usize = 3;
+/// Probability of all drafts of a sequence from which layers draft a further one.
+const WORTH_MORE: f32 = 0.3;
 /// Probability from which a draft is likely to come out.
 const LIKELY: f32 = 0.7;
 
@@ -22,6 +26,12 @@ pub(crate) struct DraftPlanner {
     /// The acceptance in all sequences.
     acceptance: Acceptance,
     memory: DraftMemory,
+    /// The model's own layers, where it has some.
+    pub layers: Option<LayerDrafter>,
+    /// Steps in which these could have drafted and were not expected to pay, and after how many
+    /// they draft all the same.
+    layers_without: usize,
+    layers_wait: usize,
     /// Workspace: the drafts of a step, and the sequences that decode.
     offered: Vec<OfferedDraft>,
     decoding: Vec<(Slot, usize)>,
@@ -31,12 +41,15 @@ pub(crate) struct DraftPlanner {
 }
 
 impl DraftPlanner {
-    /// A planner for `running` sequences, which remembers texts of `memory` bytes.
-    pub fn new(running: usize, memory: usize) -> Self {
+    /// A planner for `running` sequences of a model, which remembers texts of `memory` bytes.
+    pub fn new(runner: &Runner, running: usize, memory: usize) -> Self {
         Self {
             cost: StepCost::new(),
             acceptance: Acceptance::default(),
             memory: DraftMemory::new(memory),
+            layers: LayerDrafter::new(runner, running),
+            layers_without: 0,
+            layers_wait: MIN_WAIT,
             offered: Vec::with_capacity(running * MAX_DRAFTED),
             decoding: Vec::with_capacity(running),
             without: 0,
@@ -45,9 +58,35 @@ impl DraftPlanner {
     }
 
     /// Drafts tokens for the sequences that decode, and offers the best number of them.
-    pub fn offer(&mut self, scheduler: &mut Scheduler, requests: &mut SlotTable<RunningRequest>) {
+    pub fn offer(
+        &mut self,
+        runner: &mut Runner,
+        scheduler: &mut Scheduler,
+        requests: &mut SlotTable<RunningRequest>,
+    ) {
+        let least = self.find(scheduler, requests);
+        let number = self.best_number(least, 0.0);
+        let spent = self.draft_by_layers(runner, (scheduler, requests), (least, number));
+        let number = if spent > 0.0 { self.best_number(least, spent) } else { number };
+        let number = self.sometimes_some(number);
+        for draft in &self.offered[..number] {
+            self.decoding[draft.sequence].1 += 1;
+        }
+        // Others may have drafts of a step before.
+        requests.iter().for_each(|(slot, _)| scheduler.offer_drafts(slot, 0));
+        self.decoding.iter().for_each(|(slot, drafts)| scheduler.offer_drafts(*slot, *drafts));
+    }
+
+    /// Drafts from texts. Returns the rows and the expected tokens of a step that verifies none of
+    /// what is offered.
+    fn find(
+        &mut self,
+        scheduler: &Scheduler,
+        requests: &mut SlotTable<RunningRequest>,
+    ) -> (usize, f64) {
         self.offered.clear();
         self.decoding.clear();
+        self.layers.iter_mut().for_each(LayerDrafter::begin);
         let (mut rows, mut tokens) = (0, 0.0);
         for (sequence, slot) in scheduler.decoding().enumerate() {
             let running = &mut requests[slot];
@@ -62,17 +101,68 @@ impl DraftPlanner {
                     self.offered.push(OfferedDraft { chance, sequence });
                 }
             }
+            if let Some(layers) = self.layers.as_mut().filter(|_| draft.wants_layers()) {
+                layers.add(slot, sequence);
+            }
             self.decoding.push((slot, fixed));
         }
+        (rows, tokens)
+    }
+
+    /// The best number of the offered drafts, with `spent` seconds taken for them.
+    fn best_number(&mut self, least: (usize, f64), spent: f64) -> usize {
         self.offered.sort_unstable_by(|a, b| b.chance.total_cmp(&a.chance));
-        let number = best_number(&self.offered, (rows, tokens), |rows| self.cost.seconds(rows));
-        let number = self.sometimes_some(number);
-        for draft in &self.offered[..number] {
-            self.decoding[draft.sequence].1 += 1;
+        best_number(&self.offered, least, |rows| spent + self.cost.seconds(rows))
+    }
+
+    /// Drafts with the model's own layers, token by token, while that is expected to give more
+    /// tokens for the time than a step that verifies the `number` best drafts so far. Returns the
+    /// seconds that it is known to take.
+    fn draft_by_layers(
+        &mut self,
+        runner: &mut Runner,
+        (scheduler, requests): (&Scheduler, &mut SlotTable<RunningRequest>),
+        ((rows, tokens), number): ((usize, f64), usize),
+    ) -> f64 {
+        let Some(layers) = self.layers.as_mut().filter(|it| !it.candidates.is_empty()) else {
+            return 0.0;
+        };
+        let chances: f64 = self.offered[..number].iter().map(|it| f64::from(it.chance)).sum();
+        let (mut rows, mut tokens, mut spent) = (rows + number, tokens + chances, 0.0);
+        let (cost, all) = (&self.cost, &self.acceptance);
+        for depth in 0..layers.most(runner) {
+            let count = layers.candidates.len();
+            let expected = |it: &Candidate| it.chance * requests[it.slot].draft.expected(all.share);
+            let more: f64 = layers.candidates.iter().map(|it| f64::from(expected(it))).sum();
+            let takes = layers.cost.seconds(count);
+            let rate = tokens / (spent + cost.seconds(rows));
+            let pays = (tokens + more) / (spent + takes + cost.seconds(rows + count)) > rate;
+            if !pays && !(depth == 0 && self.layers_without + 1 >= self.layers_wait) {
+                self.layers_without += usize::from(depth == 0);
+                break;
+            }
+            if depth == 0 {
+                self.layers_without = 0;
+                let wait = if pays { MIN_WAIT } else { 2 * self.layers_wait };
+                self.layers_wait = wait.min(MAX_WAIT);
+            }
+            if let Err(error) = layers.draft(runner, scheduler, requests, depth) {
+                tracing::warn!("no further tokens are drafted by layers of the model: {error}");
+                self.layers = None;
+                break;
+            }
+            spent += takes;
+            for Candidate { slot, sequence, chance, .. } in &mut layers.candidates {
+                let Some(now) = requests[*slot].draft.chances(all).nth(depth) else { continue };
+                self.offered.push(OfferedDraft { chance: now, sequence: *sequence });
+                (rows, tokens, *chance) = (rows + 1, tokens + f64::from(now), now);
+            }
+            layers.candidates.retain(|it| it.is_open && it.chance >= WORTH_MORE);
+            if layers.candidates.is_empty() {
+                break;
+            }
         }
-        // Others may have drafts of a step before.
-        requests.iter().for_each(|(slot, _)| scheduler.offer_drafts(slot, 0));
-        self.decoding.iter().for_each(|(slot, drafts)| scheduler.offer_drafts(*slot, *drafts));
+        spent
     }
 
     /// The number of drafts to verify if `best` is the best: now and then some more than none.

@@ -7,6 +7,7 @@ pub(crate) mod draft_lengths;
 mod draft_planner;
 mod embedding_pooler;
 pub(crate) mod engine_options;
+mod layer_drafter;
 mod led_turns;
 mod masks;
 mod prefill_budget;

@@ -119,7 +119,7 @@ impl Engine {
                 budget if runner.stream_stats().is_some() => budget.streamed(),
                 budget => budget,
             },
-            drafts: DraftPlanner::new(running, options.draft_memory),
+            drafts: DraftPlanner::new(&runner, running, options.draft_memory),
             disk: options.disk.clone().and_then(|disk| Disk::new(disk, &runner, &receiver.metrics)),
             turns: options.turns.as_ref().map(ComputeTurns::join),
             accepted: 0,
@@ -141,13 +141,16 @@ impl Engine {
         while self.drain() {
             let start = Instant::now();
             self.work_on_disk();
+            // Layers of the model compute what is planned.
+            let early = self.drafts.layers.is_some().then(|| self.take_turn());
             self.runner.begin("plan");
             self.plan();
             if self.plan.is_empty() {
+                drop(early);
                 self.wait_for_readers();
                 continue;
             }
-            let (turn, waited) = self.take_turn();
+            let (turn, waited) = early.unwrap_or_else(|| self.take_turn());
             self.runner.begin("batch");
             self.batch();
             match self.forward() {
@@ -361,7 +364,7 @@ impl Engine {
             let is_held = self.disk.as_ref().is_some_and(|disk| disk.holds(slot));
             self.scheduler.set_ready(slot, running.is_ready() && !is_held);
         }
-        self.drafts.offer(&mut self.scheduler, &mut self.requests);
+        self.drafts.offer(&mut self.runner, &mut self.scheduler, &mut self.requests);
         // Other engines may decode too, and wait for this step.
         let others = usize::from(self.others_work());
         let prompt = self.prefill_budget.prompt(self.scheduler.decoding().count() + others);
@@ -551,7 +554,8 @@ impl Engine {
         if !self.runner.take_prepared() {
             self.prefill_budget.observe(rows, prompt, took);
             if prompt == 0 {
-                self.drafts.cost.observe(rows, took);
+                let drafting = self.drafts.layers.as_ref().map_or(Duration::ZERO, |it| it.took);
+                self.drafts.cost.observe(rows, took.saturating_sub(drafting));
             }
         }
         self.receiver.metrics.step(Step { rows, sequences, took });

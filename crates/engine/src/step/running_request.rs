@@ -191,6 +191,17 @@ impl RunningRequest {
         }
     }
 
+    /// Adds a token that a layer of the model has drafted. Returns whether a further one may
+    /// follow.
+    pub fn add_draft(&mut self, token: u32, probability: f32) -> bool {
+        self.draft.add(token, probability);
+        let Some(constraint) = self.constraint.state() else { return self.draft.may_add() };
+        let allowed = constraint.allowed_prefix(self.draft.tokens());
+        let is_allowed = allowed == self.draft.tokens().len();
+        self.draft.truncate(allowed);
+        is_allowed && self.draft.may_add()
+    }
+
     /// Compares its draft with the tokens of the step.
     pub fn learn_from_draft(&mut self, all: &mut Acceptance) {
         self.draft.learn(&self.output.ids, all);

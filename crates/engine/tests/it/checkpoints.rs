@@ -2,7 +2,7 @@
 
 use base::Rng;
 use engine::{Error, LoadOptions, Runner, WeightsMemory};
-use formats::layers::TensorForm;
+use formats::layers::{Presence, TensorForm};
 use formats::safetensors::SafetensorsWriter;
 use formats::{Checkpoint, ModelConfig, OpenOptions, TensorStream};
 use kernels::quant::{self, BF16, QuantType};
@@ -36,13 +36,24 @@ pub fn write_tensors(
     change: impl Fn(&str, &mut [f32]),
 ) {
     let names = formats::families::name_table(&config.architecture).expect("a known family");
+    let source = |name: &str| names.source(name).expect("every name has a source");
+    write_named(folder, config, all, (source, change));
+}
+
+/// The same with the names of `source`.
+fn write_named(
+    folder: &Path,
+    config: &ModelConfig,
+    all: Vec<(String, Vec<usize>)>,
+    (source, change): (impl Fn(&str) -> String, impl Fn(&str, &mut [f32])),
+) {
     let mut tensors = Vec::new();
     let mut writer = SafetensorsWriter::new();
     for (name, shape) in all {
         // Values do not depend on the order of tensors.
         let seed = name.bytes().fold(3, |seed: u64, byte| 31 * seed % (1 << 56) + u64::from(byte));
         let mut rng = Rng::new(seed);
-        let source = names.source(&name).expect("every name has a source");
+        let source = source(&name);
         if formats::names::holds_ids(&name) {
             let experts =
                 config.hyperparameters().experts.as_ref().expect("a model with experts").count
@@ -89,6 +100,48 @@ pub fn repeating() -> (Checkpoint, tempfile::TempDir) {
     let one_layer = config("llama")
         .with(|said| (said.layers, said.windows, said.unrotated) = (1, vec![None], vec![false]));
     random_with(&one_layer)
+}
+
+/// A model with a layer of multi-token prediction, without which the next token follows from the
+/// last one alone, and which drafts the same token as the model chooses where it is `right`.
+#[allow(dead_code)] // Not all programs that share this file use it.
+pub fn drafting(right: bool) -> (Checkpoint, tempfile::TempDir) {
+    const SOURCES: [(&str, &str); 4] = [
+        ("nextn.eh_proj.weight", "mtp.fc.weight"),
+        ("nextn.enorm.weight", "mtp.pre_fc_norm_embedding.weight"),
+        ("nextn.hnorm.weight", "mtp.pre_fc_norm_hidden.weight"),
+        ("nextn.shared_head_norm.weight", "mtp.norm.weight"),
+    ];
+    let (folder, config) = (tempfile::tempdir().unwrap(), config("qwen3_5"));
+    let (hidden, prefix) = (config.hidden, format!("blk.{}.", config.layers.len()));
+    let with_mtp = config.clone().with_mtp(1).unwrap();
+    let mtp = with_mtp.mtp.iter().flat_map(|mtp| mtp.layers[0].loaded(hidden));
+    let mtp = mtp.filter(|tensor| tensor.presence == Presence::Required);
+    let mut all = config.tensors(TensorForm::Hf);
+    all.extend(mtp.map(|tensor| (format!("{prefix}{}", tensor.name), tensor.shape)));
+    let names = formats::families::name_table("qwen3_5").unwrap();
+    let source = |name: &str| {
+        let Some(rest) = name.strip_prefix(&prefix) else { return names.source(name).unwrap() };
+        match SOURCES.iter().find(|(own, _)| *own == rest) {
+            Some((_, source)) => (*source).to_owned(),
+            None => names.source(&format!("blk.0.{rest}")).unwrap().replace("model.", "mtp."),
+        }
+    };
+    let change = |name: &str, values: &mut [f32]| {
+        let adds = ["attn_output", "ssm_out", "ffn_down"].iter().any(|part| name.contains(part));
+        if adds && right {
+            values.fill(0.0);
+        } else if name.contains("norm") {
+            // The files have these without their 1.
+            values.fill(0.0);
+        } else if name.ends_with("eh_proj.weight") && right {
+            for (at, value) in values.iter_mut().enumerate() {
+                *value = f32::from(u8::from(at % (2 * hidden) == at / (2 * hidden)));
+            }
+        }
+    };
+    write_named(folder.path(), &config, all, (source, change));
+    (open(folder.path()).with_mtp().unwrap(), folder)
 }
 
 fn random_with(config: &ModelConfig) -> (Checkpoint, tempfile::TempDir) {

@@ -1,6 +1,6 @@
 //! Drafts from texts: they change no bits, and no part of the caches sees those of another.
 
-use crate::checkpoints::{random, repeating};
+use crate::checkpoints::{drafting, open, random, repeating};
 use crate::determinism::collect;
 use engine::metrics::DraftStats;
 use engine::{
@@ -62,6 +62,35 @@ fn the_text_is_the_same_whoever_drafts() {
                 _ => Drafter::Memory,
             };
             assert!(of(&engine, drafter).accepted > 0, "{architecture}, {how}");
+        }
+    }
+}
+
+/// Whether drafts of layers are right or not, and however many there are, the text is the same: in
+/// one sequence, in several at once, after a prefix that was found, and without the layers.
+#[test]
+fn layers_of_the_model_draft_and_the_text_is_the_same() {
+    for right in [true, false] {
+        let (checkpoint, folder) = drafting(right);
+        let plain = engine(&open(folder.path()), Speculate::Off, 0);
+        let all = |engine: &EngineHandle| {
+            let ask = |seed| engine.submit(request(seed)).unwrap();
+            let streams: Vec<_> = (0..6).map(ask).collect();
+            streams.into_iter().map(|stream| collect(stream).0.ids).collect::<Vec<_>>()
+        };
+        let want = all(&plain);
+        for how in ["mtp", "mtp:1", "mtp:3", "auto", "off"] {
+            let engine = engine(&checkpoint, how.parse().unwrap(), 0);
+            for _ in 0..3 {
+                assert_eq!(all(&engine), want, "{right}, {how}");
+            }
+            let stats = of(&engine, Drafter::Mtp);
+            match how {
+                "off" => assert_eq!(stats.drafted, 0),
+                "auto" => {}
+                _ if right => assert!(2 * stats.accepted > stats.drafted, "{how}: {stats:?}"),
+                _ => {}
+            }
         }
     }
 }

@@ -85,7 +85,8 @@ impl ModelConfig {
 
     /// The model with `count` layers of multi-token prediction; `None` if those of the family are
     /// not computed.
-    pub(crate) fn with_mtp(mut self, count: usize) -> Option<Self> {
+    #[must_use]
+    pub fn with_mtp(mut self, count: usize) -> Option<Self> {
         let (family, mut said) = (self.family(), self.said.clone());
         let (rules, last) = (family.mtp?, said.layers - 1);
         (rules.last)(&mut said, last);

@@ -63,6 +63,7 @@ fn digest(config: &impl Serialize) -> String {
 
 fn root(identity: &str) -> base::Name {
     let settings = Settings {
+        drafter: None,
         checkpoint: identity.to_owned(),
         mode: Mode::Fast,
         kv_type: KvType::F32,

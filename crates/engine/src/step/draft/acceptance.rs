@@ -13,6 +13,8 @@ const LEVELS: [usize; 7] = [0, 1, 3, 5, 9, 17, 33];
 const ASSUMED: [f32; LEVELS.len()] = [0.3, 0.5, 0.5, 0.6, 0.75, 0.85, 0.9];
 /// Share of forced text that is assumed: the model may cut it into other tokens.
 const ASSUMED_FORCED: f32 = 0.95;
+/// Share of the first tokens of layers of multi-token prediction that is assumed to come out.
+const ASSUMED_SHARE: f32 = 0.7;
 /// Drafts that what is assumed counts for, and that all sequences count for in each.
 const ASSUMED_WEIGHT: f32 = 4.0;
 /// Factor on the counts with each draft that follows: of a sequence, and of all.
@@ -41,8 +43,18 @@ impl DraftCount {
 type DraftCounts = [[DraftCount; LEVELS.len()]; Drafter::ALL.len()];
 
 /// The acceptance in one sequence, or in all.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Acceptance(DraftCounts);
+#[derive(Clone, Debug)]
+pub(crate) struct Acceptance {
+    counts: DraftCounts,
+    /// The share of the first tokens of layers that came out.
+    pub share: f32,
+}
+
+impl Default for Acceptance {
+    fn default() -> Self {
+        Self { counts: DraftCounts::default(), share: ASSUMED_SHARE }
+    }
+}
 
 impl Acceptance {
     /// The probability that a token of `drafter` with this `evidence` comes out, in the sequence of
@@ -53,15 +65,23 @@ impl Acceptance {
             Drafter::Forced => ASSUMED_FORCED,
             _ => ASSUMED[level],
         };
-        self.0[kind][level].share(all.0[kind][level].share(assumed))
+        self.counts[kind][level].share(all.counts[kind][level].share(assumed))
     }
 
     /// Counts a token of a sequence, in its counts and in those of `all`.
     pub fn add(&mut self, all: &mut Self, drafter: Drafter, evidence: usize, is_right: bool) {
         let (kind, level) = (drafter as usize, level(evidence));
-        self.0[kind][level].add(is_right, KEEP);
-        all.0[kind][level].add(is_right, KEEP_ALL);
+        self.counts[kind][level].add(is_right, KEEP);
+        all.counts[kind][level].add(is_right, KEEP_ALL);
     }
+}
+
+/// Probability of a token, by the layer that drafts it, from which each level begins.
+const PROBABILITIES: [f32; LEVELS.len()] = [0.0, 0.2, 0.4, 0.6, 0.75, 0.85, 0.95];
+
+/// The evidence of a token that is drafted with this probability.
+pub(super) fn evidence_of(probability: f32) -> usize {
+    LEVELS[PROBABILITIES.iter().rposition(|&least| least <= probability).unwrap_or(0)]
 }
 
 fn level(evidence: usize) -> usize {
@@ -88,5 +108,12 @@ mod tests {
         assert!(chance(&one, &all) < 0.5 && chance(&one, &all) < chance(&other, &all));
         assert_eq!(one.chance(&all, Drafter::Suffix, 60), ASSUMED[6]);
         assert_eq!(one.chance(&all, Drafter::Forced, 1), ASSUMED_FORCED);
+    }
+
+    #[test]
+    fn likely_tokens_of_layers_have_levels_of_long_matches() {
+        let levels = [0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0].map(evidence_of);
+        assert_eq!(levels.map(level), [0, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(evidence_of(f32::NAN), 0);
     }
 }

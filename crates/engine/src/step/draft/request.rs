@@ -1,6 +1,6 @@
 //! The drafts of one request.
 
-use super::acceptance::Acceptance;
+use super::acceptance::{Acceptance, evidence_of};
 use super::memory::DraftMemory;
 use super::ngram;
 use super::suffix::{IndexedText, SuffixIndex, SuffixMatch, following, repeating};
@@ -14,6 +14,10 @@ const SPARE: usize = 1 << 10;
 
 /// Tokens of a text that differ one after the other before it is no longer followed.
 const MAX_MISSES: usize = 4;
+
+/// Part of a new first token of layers in the share of its sequence, and of all.
+const NEW_SHARE: f32 = 0.1;
+const NEW_SHARE_ALL: f32 = 0.02;
 
 /// Tokens that count as the same where an answer is what the client expects so far.
 const EXPECTED: usize = 8;
@@ -81,6 +85,10 @@ pub(crate) struct RequestDraft {
     drafter: Drafter,
     /// What the first of them rests on: the number of tokens before it that were the same.
     evidence: usize,
+    /// What each rests on, where layers have drafted them.
+    evidences: Vec<usize>,
+    /// The share of first tokens by layers that came out in this sequence; `None` before any.
+    share: Option<f32>,
     /// Tokens verified so far.
     pub drafted: usize,
     /// Tokens accepted so far.
@@ -104,6 +112,8 @@ impl RequestDraft {
             max: 0,
             drafter: Drafter::Forced,
             evidence: 0,
+            evidences: Vec::with_capacity(MAX_DRAFTED),
+            share: None,
             drafted: 0,
             accepted: 0,
             accepted_now: 0,
@@ -133,7 +143,7 @@ impl RequestDraft {
         let max = self.speculate.max().min(most);
         self.max = max;
         match self.speculate {
-            Speculate::Off => {}
+            Speculate::Off | Speculate::Mtp(_) => {}
             Speculate::Ngram(_) => {
                 self.tokens.extend_from_slice(ngram::continuation(tokens, max));
                 self.drafter = Drafter::Ngram;
@@ -208,6 +218,41 @@ impl RequestDraft {
         [past, predicted, own].into_iter().flatten().max_by_key(|place| place.len)
     }
 
+    /// Whether layers may draft, as nothing else has.
+    pub fn wants_layers(&self) -> bool {
+        self.speculate.uses_layers() && self.tokens.is_empty() && self.max > 0
+    }
+
+    /// Adds a token that a layer has drafted with this probability.
+    pub fn add(&mut self, token: u32, probability: f32) {
+        if self.tokens.is_empty() {
+            self.drafter = Drafter::Mtp;
+            self.evidences.clear();
+            self.followed = None;
+        }
+        self.tokens.push(token);
+        self.evidences.push(evidence_of(probability));
+    }
+
+    /// Whether layers may draft a further token.
+    pub fn may_add(&self) -> bool {
+        self.tokens.len() < self.max
+    }
+
+    /// The probability that a token of layers comes out, before it is drafted; `all` is the share
+    /// in all sequences.
+    pub fn expected(&self, all: f32) -> f32 {
+        self.share.unwrap_or(all)
+    }
+
+    /// What the token at this place rests on.
+    fn evidence_at(&self, at: usize) -> usize {
+        match self.drafter {
+            Drafter::Mtp => self.evidences[at],
+            _ => self.evidence + at,
+        }
+    }
+
     /// The drafted tokens that a step may verify.
     pub fn tokens(&self) -> &[u32] {
         &self.tokens[..self.max.min(self.tokens.len())]
@@ -235,7 +280,7 @@ impl RequestDraft {
     pub fn chances(&self, all: &Acceptance) -> impl Iterator<Item = f32> {
         let mut together = 1.0;
         (0..self.tokens().len()).map(move |at| {
-            together *= self.acceptance.chance(all, self.drafter, self.evidence + at);
+            together *= self.acceptance.chance(all, self.drafter, self.evidence_at(at));
             together
         })
     }
@@ -259,7 +304,13 @@ impl RequestDraft {
         let compared = pairs().count();
         let right = pairs().take_while(|(drafted, sampled)| drafted == sampled).count();
         for at in 0..compared.min(right + 1) {
-            self.acceptance.add(all, self.drafter, self.evidence + at, at < right);
+            self.acceptance.add(all, self.drafter, self.evidence_at(at), at < right);
+        }
+        if self.drafter == Drafter::Mtp && compared > 0 {
+            let came = f32::from(u8::from(right > 0));
+            let share = self.share.unwrap_or(all.share);
+            self.share = Some(share + NEW_SHARE * (came - share));
+            all.share += NEW_SHARE_ALL * (came - all.share);
         }
         self.align(sampled.len(), (compared, right));
         self.tokens.clear();
