@@ -208,7 +208,7 @@ impl Checkpoint {
         };
         // As layers of the model, so that their files are read alike.
         let mut all = config.clone();
-        all.layers = config.all_layers().cloned().collect();
+        (all.layers, all.mtp) = (config.all_layers().cloned().collect(), None);
         let name = |source: &str| mtp::name(&self.config, is_gguf, source);
         let mut views = canonical_tensors(&self.files, self.more.clone(), &all, family, &name)?;
         views.retain(|view| !COPIES.iter().any(|copy| view.name.ends_with(copy)));

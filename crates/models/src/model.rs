@@ -76,7 +76,8 @@ pub enum DraftStates<'a> {
 /// What a layer gives that drafts tokens, valid until the next batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Drafted {
-    /// Logits of the token after each row that wants them: `[logit rows, vocab]`.
+    /// Logits of the token after each row that wants them, of the first words of the vocabulary:
+    /// `[logit rows, words]`.
     pub logits: Buffer,
     /// States of the rows: `[rows, width]`.
     pub states: Buffer,

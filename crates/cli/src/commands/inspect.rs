@@ -13,7 +13,7 @@ use crate::{model, output};
 use anyhow::Result;
 use backend::Mode;
 use formats::{Checkpoint, Error, ModelConfig, ModelFiles, OpenOptions};
-use report::InspectReport;
+use report::{InspectReport, MtpLayers};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use text::Templates;
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<()> {
         return npy::write(&files, name, out, args.force);
     }
     let mut config = config(&files)?;
-    let mut warnings = Vec::new();
+    let (mut warnings, mut mtp) = (Vec::new(), None);
     // Tensors decide whether the embedding is the output head too.
     if let (Ok(config), Ok(checkpoint)) =
         (&mut config, Checkpoint::open(&path, &OpenOptions::default()))
@@ -85,13 +85,15 @@ pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<()> {
         let tied = checkpoint.config().hyperparameters().tied_embeddings;
         *config = config.with(|said| said.tied_embeddings = tied);
         warnings.extend_from_slice(checkpoint.warnings());
+        let (layers, bytes) = (checkpoint.mtp_layers(), checkpoint.mtp_bytes());
+        mtp = (layers > 0).then_some(MtpLayers { layers, bytes });
     }
     if let (Ok(config), Some(name)) = (&mut config, model::public_name(&args.model)) {
         config.name = name;
     }
     let trained = config.as_ref().map_or(0, |config| config.context);
     let (context, chat_template) = (args.ctx.unwrap_or(trained), chat_template(&files));
-    let report = InspectReport { files: &files, config, chat_template, context, warnings };
+    let report = InspectReport { files: &files, config, chat_template, context, mtp, warnings };
     output::report(args.json, || report.to_json(), || report.to_text())
 }
 

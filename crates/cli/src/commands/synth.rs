@@ -31,6 +31,9 @@ pub(crate) struct Args {
     /// Number of layers [default: from the shape]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     layers: Option<u32>,
+    /// Number of layers of multi-token prediction, in GGUF files
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
+    mtp: Option<u32>,
     /// Vocabulary size [default: from the shape]
     #[arg(long, value_name = "N")]
     vocab: Option<usize>,
@@ -81,7 +84,11 @@ fn shape(args: &Args) -> Result<ModelConfig> {
         (None, None) => bail!("expected a shape or --config"),
     };
     let layers = args.layers.map(|layers| layers as usize);
-    Ok(synth::resized(&config, layers, args.vocab))
+    let config = synth::resized(&config, layers, args.vocab);
+    match args.mtp {
+        Some(count) => synth::with_mtp(config, count as usize),
+        None => Ok(config),
+    }
 }
 
 fn skew(text: &str) -> Result<f64> {

@@ -45,6 +45,18 @@ pub fn resized(
     })
 }
 
+/// `config` with `count` layers of multi-token prediction.
+///
+/// # Errors
+///
+/// A family of which such layers are not computed.
+pub fn with_mtp(config: ModelConfig, count: usize) -> Result<ModelConfig> {
+    let family = config.architecture.clone();
+    let computed = config.with_mtp(count);
+    computed
+        .with_context(|| format!("layers of multi-token prediction of {family} are not computed"))
+}
+
 /// Makes the folder that `out` is written in.
 ///
 /// # Errors

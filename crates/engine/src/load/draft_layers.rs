@@ -8,7 +8,8 @@ use models::{DraftLayers, DraftStates};
 /// What a layer gives that drafts tokens.
 #[derive(Debug)]
 pub(crate) struct LayerDrafts<'a> {
-    /// Logits of the token after each row that wants them: `[logit rows, vocab_size]`.
+    /// Logits of the token after each row that wants them, of the first words of the vocabulary:
+    /// `[logit rows, words]`.
     pub logits: &'a [f32],
     /// States of the rows: `[rows, width]`.
     pub states: &'a [f32],

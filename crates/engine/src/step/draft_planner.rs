@@ -137,7 +137,8 @@ impl DraftPlanner {
             let takes = layers.cost.seconds(count);
             let rate = tokens / (spent + cost.seconds(rows));
             let pays = (tokens + more) / (spent + takes + cost.seconds(rows + count)) > rate;
-            if !pays && !(depth == 0 && self.layers_without + 1 >= self.layers_wait) {
+            let is_tried = depth == 0 && self.layers_without + 1 >= self.layers_wait;
+            if !(pays || is_tried) {
                 self.layers_without += usize::from(depth == 0);
                 break;
             }

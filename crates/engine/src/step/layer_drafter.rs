@@ -107,11 +107,11 @@ impl LayerDrafter {
             0 => DraftStates::Own(&self.next),
             _ => DraftStates::Before(&self.next),
         };
-        let vocab = runner.info.vocab_size;
         let drafted = runner.draft(&self.batch, 0, states)?;
         self.states.clear();
         self.states.extend_from_slice(drafted.states);
-        let logits = drafted.logits.chunks_exact(vocab).enumerate();
+        let words = drafted.logits.len() / self.candidates.len();
+        let logits = drafted.logits.chunks_exact(words).enumerate();
         for (candidate, (row, logits)) in self.candidates.iter_mut().zip(logits) {
             let (token, probability) = most_likely(logits);
             candidate.row = row;

@@ -4,10 +4,13 @@ use crate::request::handle::ModelTask;
 use crate::request::speculate::Speculate;
 use crate::step::run::Engine;
 use crate::step::step_cost::MEASURED;
+use models::DraftStates;
 use std::time::{Duration, Instant};
 
 /// Steps of each number of rows. The first one warms up.
 const ROUNDS: usize = 2;
+/// Most rows of a batch that drafts tokens.
+const DRAFTED: usize = 4;
 /// Time for all of them.
 const TIME: Duration = Duration::from_secs(1);
 /// Distance of the ids of the rows, which choose different experts.
@@ -50,10 +53,22 @@ impl Engine {
                 // The first request says why.
                 break;
             }
+            self.measure_drafts(rows);
             if !self.runner.take_prepared() {
                 self.drafts.cost.measure(rows, took);
             }
         }
         self.rest();
+    }
+
+    /// Drafts the tokens after the `rows` of the batch with the model's own layers, to know what
+    /// that costs.
+    fn measure_drafts(&mut self, rows: usize) {
+        let Some(layers) = self.drafts.layers.as_mut().filter(|_| rows <= DRAFTED) else { return };
+        let states = vec![0.0; rows * self.runner.state_width()];
+        let begun = Instant::now();
+        if self.runner.draft(&self.batch, 0, DraftStates::Own(&states)).is_ok() {
+            layers.cost.measure(rows, begun.elapsed());
+        }
     }
 }

@@ -122,15 +122,17 @@ fn mlp(
     Ok((width, experts))
 }
 
+/// Number of layers of multi-token prediction, which are among all layers.
+pub(crate) const MTP_LAYERS: &str = "nextn_predict_layers";
+
 /// Number of layers without those of multi-token prediction, which `block_count` includes where the
 /// file has their tensors.
 fn layers(keys: &GgufKeys, file: &GgufFile) -> Result<usize> {
-    const MORE: &str = "nextn_predict_layers";
     let all = keys.positive("block_count", MAX_LAYERS)?;
-    let more = keys.opt_count(MORE, MAX_LAYERS)?.unwrap_or(0);
+    let more = keys.opt_count(MTP_LAYERS, MAX_LAYERS)?.unwrap_or(0);
     if more >= all {
         let problem = format!("expected fewer than block_count ({all}), found {more}");
-        return Err(keys.metadata.error(&keys.key(MORE), problem));
+        return Err(keys.metadata.error(&keys.key(MTP_LAYERS), problem));
     }
     let first = format!("blk.{}.", all - more);
     let mut of_first = file.tensors().iter().filter_map(|it| it.source_name.strip_prefix(&first));

@@ -80,7 +80,11 @@ impl ModelConfig {
     pub fn with(&self, change: impl FnOnce(&mut Hyperparameters)) -> Self {
         let mut said = self.said.clone();
         change(&mut said);
-        Self::build(self.family(), self.name.clone(), self.special.clone(), said)
+        let config = Self::build(self.family(), self.name.clone(), self.special.clone(), said);
+        match &self.mtp {
+            Some(mtp) => config.with_mtp(mtp.layers.len()).expect("the family has such layers"),
+            None => config,
+        }
     }
 
     /// The model with `count` layers of multi-token prediction; `None` if those of the family are

@@ -126,9 +126,9 @@ impl Decoder {
 
     /// The layers of multi-token prediction, where they are used, and what they use of the model.
     fn mtp(&self) -> Option<(&Mtp, OfModel<'_>)> {
-        let Workspace { normed, last, logits, .. } = self.work;
+        let Workspace { normed, last, .. } = self.work;
         let (mtp, head, embed) = (self.mtp.as_ref()?, self.head.as_ref()?, self.embed?);
-        Some((mtp, OfModel { embed, head, residual: &self.residual, normed, last, logits }))
+        Some((mtp, OfModel { embed, head, residual: &self.residual, normed, last }))
     }
 
     /// Fills the residual stream with embeddings, or receives it from the previous stage.
@@ -281,7 +281,6 @@ impl DraftLayers for Decoder {
         let (mtp, model) = self.mtp().expect("the model has such layers");
         let pass = &mut ForwardPass { backend, batch, check, slices: None };
         self.ropes.turn_to(pass.backend, batch);
-        let states = mtp.draft(pass, layer, states, &model)?;
-        Ok(Drafted { logits: model.logits, states })
+        mtp.draft(pass, layer, states, &model)
     }
 }

@@ -77,6 +77,23 @@ impl Head {
         Ok(Self { norm, linear, vocab, scale, cap, others })
     }
 
+    /// The first `words` outputs of the head with this specification, without a norm, on a rank
+    /// that has all. Ids of byte-pair encodings follow frequency.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, or the device has no memory for it.
+    pub fn of_first(loader: &mut Loader<'_>, spec: &HeadSpec, words: usize) -> Result<Self, Error> {
+        let config = loader.checkpoint.config();
+        let output = spec.output.expect("a head of a model that generates");
+        let name = if output.tied { "token_embd.weight" } else { "output.weight" };
+        let view = loader.checkpoint.require(name, &[config.vocab, config.hidden])?;
+        let weight = loader.part_of("output.weight", &view.rows(0..words))?;
+        let split = Slice::Whole.split();
+        let linear = Some(Linear { weight, bias: None, factor: 1.0, split, number: None });
+        let (scale, cap) = (output.scale, output.cap);
+        Ok(Self { norm: None, linear, vocab: words, scale, cap, others: None })
+    }
+
     /// The norm alone, if there is one.
     pub fn normalise(
         &self,

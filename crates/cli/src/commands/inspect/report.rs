@@ -20,8 +20,17 @@ pub(super) struct InspectReport<'a> {
     pub chat_template: Option<String>,
     /// Tokens that the KV cache is to hold.
     pub context: usize,
+    /// Layers that can draft tokens.
+    pub mtp: Option<MtpLayers>,
     /// Tensors that contradict the configuration.
     pub warnings: Vec<String>,
+}
+
+/// Layers of multi-token prediction, which are loaded with `--speculate mtp` alone.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct MtpLayers {
+    pub layers: usize,
+    pub bytes: usize,
 }
 
 /// Memory that one sequence takes in the cache.
@@ -57,6 +66,7 @@ impl InspectReport<'_> {
             "bytes": total.bytes,
             "types": self.types(),
             "other_modalities": self.other_modalities(),
+            "mtp": self.mtp,
             "warnings": self.warnings,
             "memory": self.memory_json(),
             "tensors": self.files.tensors().iter().map(tensor_json).collect::<Json>(),
@@ -163,6 +173,11 @@ impl InspectReport<'_> {
             let bytes = size(bytes);
             let _ = writeln!(out, "left alone  {tensors} tensors of other modalities, {bytes}");
         }
+        if let Some(MtpLayers { layers, bytes }) = self.mtp {
+            let (s, bytes) = (if layers == 1 { "" } else { "s" }, size(bytes));
+            let name = format!("{layers} layer{s} of multi-token prediction");
+            let _ = writeln!(out, "drafters    {name}, {bytes} (--speculate mtp)");
+        }
     }
 
     /// Totals of the tensors of modalities other than text, which are never loaded.
@@ -182,7 +197,8 @@ impl InspectReport<'_> {
         let table = self.described().and_then(|_| self.table());
         let table = table.map_or(0, |[rows, values, _]| bf16_bytes(rows.saturating_mul(values)));
         let others = self.other_modalities().map_or(0, |others| others.bytes);
-        self.total().bytes.saturating_sub(others.saturating_add(table))
+        let drafters = self.mtp.map_or(0, |mtp| mtp.bytes);
+        self.total().bytes.saturating_sub(others.saturating_add(table).saturating_add(drafters))
     }
 
     fn memory_text(&self, out: &mut String) {

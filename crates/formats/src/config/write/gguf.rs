@@ -2,13 +2,13 @@
 
 use super::super::family::Family;
 use super::super::fields::{GgufKeyWriter, SIGMOID, SOFTMAX, SOFTMAX_OF_CHOSEN, SQRT_SOFTPLUS};
-use super::super::gguf::COMPRESS_RATIOS;
 use super::super::gguf::delta::{CHANNELS, VALUES};
 use super::super::gguf::experts::{ROUTED_LIMITS, SHARED_LIMITS};
 use super::super::gguf::index::{INDEX_TYPES, SELECT_TAIL};
 use super::super::gguf::mamba::{INNER, MAX_STEP, MIN_STEP, NORM_FIRST, PROJECTION_SCALE};
 use super::super::gguf::ngrams;
 use super::super::gguf::rope::LOG_MULTIPLIER;
+use super::super::gguf::{COMPRESS_RATIOS, MTP_LAYERS};
 use super::super::rows::{
     self, CHOSEN_GROUPS, DENSE_LAYERS, EXPERT_COUNT, EXPERT_GROUPS, SHARED_EXPERTS, SHARED_WIDTH,
 };
@@ -22,10 +22,19 @@ use crate::layers::{DeltaSpec, StateSpaceSpec};
 use crate::layers::{LatentConfig, MambaNorm, RopeScaling, RouterScores};
 
 impl ModelConfig {
+    /// Numbers of layers.
+    fn layer_counts(&self, keys: &mut GgufKeyWriter<'_>) {
+        let more = self.mtp.as_ref().map_or(0, |mtp| mtp.layers.len());
+        keys.count("block_count", self.layers.len() + more);
+        if more > 0 {
+            keys.count(MTP_LAYERS, more);
+        }
+    }
+
     pub(crate) fn gguf_keys(&self, family: &Family, writer: &mut GgufWriter) -> Result<()> {
         let prefix = family.gguf_name_of(&self.said);
         let mut keys = GgufKeyWriter { writer, prefix };
-        keys.count("block_count", self.layers.len());
+        self.layer_counts(&mut keys);
         rows::CONTEXT.write_gguf(&self.said, &mut keys);
         rows::HIDDEN.write_gguf(&self.said, &mut keys);
         let width =

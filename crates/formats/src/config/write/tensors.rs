@@ -34,6 +34,13 @@ impl ModelConfig {
             let named = |(name, shape)| (format!("blk.{number}.{name}"), shape);
             tensors.extend(parts.into_iter().map(named));
         }
+        let mtp = self.mtp.iter().flat_map(|mtp| &mtp.layers);
+        for (number, spec) in (self.layers.len()..).zip(mtp) {
+            let parts =
+                [spec.own_tensors(hidden), spec.layer.tensors(hidden, form, files)].concat();
+            let named = |(name, shape)| (format!("blk.{number}.{name}"), shape);
+            tensors.extend(written(parts).map(named));
+        }
         tensors.extend(written(self.head.tensors(vocab, hidden)));
         tensors
     }
