@@ -136,7 +136,7 @@ fn expand(views: &mut Views, config: &ModelConfig) -> Result<()> {
 
 /// Puts the rows of beta and of decay side by side, key head by key head.
 fn side_by_side(views: &mut Views, config: &ModelConfig, delta: &DeltaSpec) -> Result<()> {
-    for layer in 0..config.layers.len() {
+    for layer in 0..config.all_layers().count() {
         let name = |part: &str| format!("blk.{layer}.{part}");
         let parts = [BETA, DECAY].map(|part| views.shift_remove(&name(part)));
         let [Some(beta), Some(decay)] = parts else { continue };
@@ -153,7 +153,7 @@ fn side_by_side(views: &mut Views, config: &ModelConfig, delta: &DeltaSpec) -> R
 /// Joins what files of the family store as the rows of one tensor.
 fn join(views: &mut Views, config: &ModelConfig, family: &Family) -> Result<()> {
     for (whole, parts) in family.joined {
-        for layer in 0..config.layers.len() {
+        for layer in 0..config.all_layers().count() {
             let parts = parts.iter().map(|part| views.shift_remove(&format!("blk.{layer}.{part}")));
             let parts: Vec<_> = parts.flatten().collect();
             if !parts.is_empty() {

@@ -41,6 +41,9 @@ pub(crate) struct Args {
     /// Pre-tokenizer, where tokenizer.json has an unknown one
     #[arg(long, value_name = "TYPE", alias = "pre")]
     pre_fallback: Option<String>,
+    /// Leave out layers of multi-token prediction
+    #[arg(long)]
+    no_mtp: bool,
     /// Print the tensors that would be written, with their types and sizes, and write nothing
     #[arg(long, conflicts_with = "compare_tensor")]
     dry_run: bool,
@@ -74,6 +77,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         requantize: args.allow_requantize,
         name: model::public_name(&args.source),
         pre: args.pre_fallback.as_deref(),
+        mtp: !args.no_mtp,
         threads: args.threads,
         force: args.force,
     };

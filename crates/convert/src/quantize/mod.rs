@@ -116,7 +116,7 @@ fn prepare(
     let importance = options.importance.map(Importance::open).transpose()?;
     let open = OpenOptions { name: options.name.clone() };
     let QuantizeSource { mut header, tensors, mut model, note } =
-        QuantizeSource::open(ModelFiles::open(source)?, &open, options.pre)?;
+        QuantizeSource::open(ModelFiles::open(source)?, &open, options.pre, options.mtp)?;
     model.has_importance = importance.is_some();
     let targets = plan::decide(tensors, &model, options, importance.as_ref())?;
     describe(&mut header, options.mixture, importance.as_ref(), &targets)?;

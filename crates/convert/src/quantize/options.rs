@@ -21,6 +21,8 @@ pub struct QuantizeOptions<'a> {
     pub name: Option<String>,
     /// Name of the pre-tokenizer where that of `tokenizer.json` is not known.
     pub pre: Option<&'a str>,
+    /// Whether layers of multi-token prediction are written, where they are computed.
+    pub mtp: bool,
     /// Threads that compute; 0 for all cores.
     pub threads: usize,
     /// Whether existing files are replaced.
@@ -38,6 +40,7 @@ impl QuantizeOptions<'_> {
             requantize: false,
             name: None,
             pre: None,
+            mtp: true,
             threads: 0,
             force: false,
         }

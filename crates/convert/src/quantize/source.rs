@@ -135,19 +135,32 @@ impl Tensor {
 }
 
 impl QuantizeSource {
-    /// Reads opened files. `pre` names an unknown pre-tokenizer.
+    /// Reads opened files. `pre` names an unknown pre-tokenizer. With `mtp`, layers of multi-token
+    /// prediction are among the tensors.
     ///
     /// # Errors
-    /// If `pre` is given for a GGUF file, or the checkpoint, its vocabulary or its templates cannot
-    /// be read.
-    pub fn open(files: ModelFiles, options: &OpenOptions, pre: Option<&str>) -> Result<Self> {
+    /// If `pre` is given for a GGUF file, or its layers are to be left out, or the checkpoint, its
+    /// vocabulary or its templates cannot be read.
+    pub fn open(
+        files: ModelFiles,
+        options: &OpenOptions,
+        pre: Option<&str>,
+        mtp: bool,
+    ) -> Result<Self> {
         if let Some(gguf) = files.gguf() {
             if pre.is_some() {
                 bail!("--pre: a GGUF file names its pre-tokenizer itself");
             }
+            if !mtp {
+                bail!("--no-mtp: a GGUF file keeps all layers that it has");
+            }
             return Ok(Self::from_gguf(gguf));
         }
-        Self::from_checkpoint(&Checkpoint::from_files(files, options)?, pre)
+        let mut checkpoint = Checkpoint::from_files(files, options)?;
+        if mtp && checkpoint.mtp_layers() > 0 {
+            checkpoint = checkpoint.with_mtp()?;
+        }
+        Self::from_checkpoint(&checkpoint, pre)
     }
 
     fn from_gguf(file: &GgufFile) -> Self {
@@ -303,9 +316,8 @@ fn check_known(config: &ModelConfig, view: &TensorView) -> Result<()> {
 fn heads(config: &ModelConfig, view: &TensorView) -> Result<Option<Heads>> {
     let said = config.hyperparameters();
     let Some((layer, part)) = split_layer(&view.name) else { return Ok(None) };
-    if layer >= said.layers {
-        return Ok(None);
-    }
+    // Layers that draft tokens are like the last one.
+    let layer = layer.min(said.layers - 1);
     let count = match part {
         "attn_q.weight" | "attn_q.bias" => said.heads_of(layer),
         "attn_k.weight" | "attn_k.bias" => said.kv_heads_of(layer),

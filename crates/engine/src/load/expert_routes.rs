@@ -98,7 +98,7 @@ fn header(
     identity: &str,
     options: &LoadOptions,
 ) -> Option<RouteHeader> {
-    let routed = (0_u32..).zip(&config.layers).filter_map(|(number, layer)| {
+    let routed = (0_u32..).zip(config.all_layers()).filter_map(|(number, layer)| {
         layer.ops().find_map(OpSpec::experts).map(|experts| (number, experts))
     });
     let (_, experts) = routed.clone().next()?;

@@ -152,6 +152,8 @@ impl DraftPlanner {
                 self.layers = None;
                 break;
             }
+            let (batch, step) = (layers.cost.seconds(count), cost.seconds(rows));
+            tracing::debug!(depth, count, batch, step, "layers drafted");
             spent += takes;
             for Candidate { slot, sequence, chance, .. } in &mut layers.candidates {
                 let Some(now) = requests[*slot].draft.chances(all).nth(depth) else { continue };

@@ -4,8 +4,8 @@ use crate::checkpoints::{drafting, open, random, repeating};
 use crate::determinism::collect;
 use engine::metrics::DraftStats;
 use engine::{
-    Drafter, EngineHandle, EngineOptions, LoadOptions, Request, Runner, SamplingParams, Speculate,
-    start,
+    Drafter, EngineHandle, EngineOptions, LoadOptions, Request, Runner, SamplingParams,
+    SingleSequence, Speculate, start,
 };
 use formats::Checkpoint;
 
@@ -63,6 +63,32 @@ fn the_text_is_the_same_whoever_drafts() {
             };
             assert!(of(&engine, drafter).accepted > 0, "{architecture}, {how}");
         }
+    }
+}
+
+#[test]
+fn rows_of_drafters_depend_on_tokens_alone() {
+    let (checkpoint, _folder) = drafting(false);
+    let mut runner = Runner::load(&checkpoint, &LoadOptions::default()).unwrap();
+    let tokens: Vec<u32> = (0..75).map(|at| at * 13 % 97).collect();
+    let mut drafts = |cut: usize, chunk: usize| {
+        let mut sequence = SingleSequence::new(&mut runner);
+        // Other tokens first, whose rows are dropped.
+        sequence.feed(&[&tokens[..cut], &[3; 20]].concat(), 64).unwrap();
+        sequence.truncate(cut).unwrap();
+        sequence.feed(&tokens[cut..], chunk).unwrap();
+        let mut all = Vec::new();
+        let each = |_, logits: &[f32]| {
+            all.extend(logits.iter().map(|logit| logit.to_bits()));
+            Ok(())
+        };
+        sequence.draft(&[5, 6, 7], each).unwrap();
+        all
+    };
+    let want = drafts(0, 64);
+    assert!(want.iter().any(|bits| f32::from_bits(*bits).abs() > 0.1));
+    for (cut, chunk) in [(0, 1), (0, 7), (33, 64), (64, 5), (74, 1)] {
+        assert_eq!(drafts(cut, chunk), want, "{cut}, {chunk}");
     }
 }
 

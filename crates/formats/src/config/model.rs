@@ -107,7 +107,7 @@ impl ModelConfig {
     }
 
     /// The layers of the model, and then the ones that draft tokens.
-    pub fn all_layers(&self) -> impl Iterator<Item = &Layer> {
+    pub fn all_layers(&self) -> impl Iterator<Item = &Layer> + Clone {
         let mtp = self.mtp.iter().flat_map(|mtp| &mtp.layers).map(|spec| &spec.layer);
         self.layers.iter().chain(mtp)
     }
