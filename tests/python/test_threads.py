@@ -96,7 +96,7 @@ def test_two_threads_get_two_answers(llm):
 def test_a_keyboard_interrupt_ends_a_wait():
     program = (
         "import gannet, sys, time\n"
-        "llm = gannet.Engine('builtin', threads=1, kv_memory='16MiB')\n"
+        "llm = gannet.Engine('builtin', threads=1, kv_memory='16MiB', speculate='off')\n"
         "wait = {'chat': lambda: llm.chat('a', ignore_eos=True, max_tokens=1900),\n"
         "        'batch': lambda: list(llm.batch(['a'] * 99, ignore_eos=True)),\n"
         "        'push': lambda: [llm.sequence().push([5] * 2000, 'all') for _ in range(99)]}\n"

@@ -179,10 +179,16 @@ impl Checkpoint {
         if let Some(mtp) = &self.config.mtp {
             return mtp.layers.len();
         }
+        let Some(rules) = self.family.mtp else { return 0 };
         let is_gguf = self.gguf().is_some();
-        let more = self.more.iter().filter(|_| self.family.mtp.is_some());
-        let places = more.filter_map(|view| mtp::place(&self.config, is_gguf, &view.source_name));
-        places.map(|(layer, _)| layer).collect::<BTreeSet<_>>().len()
+        let names = self.more.iter().map(|it| mtp::name(&self.config, is_gguf, &it.source_name));
+        let names: BTreeSet<String> = names.collect();
+        // Files may have a part of a layer alone.
+        let projection = [rules.input.projections()[0].0, ".weight"].concat();
+        let has = |layer: &&str| names.contains(&format!("blk.{layer}.{projection}"));
+        let layers = names.iter().filter_map(|name| names::split_canonical(name));
+        let begun = layers.filter(|(_, part)| *part == "attn_norm.weight");
+        begun.filter(|(layer, _)| has(layer)).count()
     }
 
     /// Bytes of the tensors of these layers in the files.
