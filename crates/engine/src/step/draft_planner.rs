@@ -28,16 +28,37 @@ pub(crate) struct DraftPlanner {
     memory: DraftMemory,
     /// The model's own layers, where it has some.
     pub layers: Option<LayerDrafter>,
-    /// Steps in which these could have drafted and were not expected to pay, and after how many
-    /// they draft all the same.
-    layers_without: usize,
-    layers_wait: usize,
+    /// Steps in which these could have drafted and were not expected to pay.
+    without_layers: Retry,
     /// Workspace: the drafts of a step, and the sequences that decode.
     offered: Vec<OfferedDraft>,
     decoding: Vec<(Slot, usize)>,
-    /// Steps without the likely drafts that they had, and after how many some are verified.
-    without: usize,
+    /// Steps without the likely drafts that they had.
+    without: Retry,
+}
+
+/// Steps in which something did not pay, after which it is tried again: each time after twice as
+/// many.
+#[derive(Debug)]
+struct Retry {
+    steps: usize,
     wait: usize,
+}
+
+impl Retry {
+    fn new() -> Self {
+        Self { steps: 0, wait: MIN_WAIT }
+    }
+
+    /// Counts a step, and says whether it is to be tried now.
+    fn is_due(&mut self) -> bool {
+        self.steps += 1;
+        let is_due = self.steps >= self.wait;
+        if is_due {
+            (self.steps, self.wait) = (0, (2 * self.wait).min(MAX_WAIT));
+        }
+        is_due
+    }
 }
 
 impl DraftPlanner {
@@ -48,12 +69,10 @@ impl DraftPlanner {
             acceptance: Acceptance::default(),
             memory: DraftMemory::new(memory),
             layers: LayerDrafter::new(runner, running),
-            layers_without: 0,
-            layers_wait: MIN_WAIT,
+            without_layers: Retry::new(),
             offered: Vec::with_capacity(running * MAX_DRAFTED),
             decoding: Vec::with_capacity(running),
-            without: 0,
-            wait: MIN_WAIT,
+            without: Retry::new(),
         }
     }
 
@@ -137,15 +156,11 @@ impl DraftPlanner {
             let takes = layers.cost.seconds(count);
             let rate = tokens / (spent + cost.seconds(rows));
             let pays = (tokens + more) / (spent + takes + cost.seconds(rows + count)) > rate;
-            let is_tried = depth == 0 && self.layers_without + 1 >= self.layers_wait;
-            if !(pays || is_tried) {
-                self.layers_without += usize::from(depth == 0);
-                break;
-            }
-            if depth == 0 {
-                self.layers_without = 0;
-                let wait = if pays { MIN_WAIT } else { 2 * self.layers_wait };
-                self.layers_wait = wait.min(MAX_WAIT);
+            match depth {
+                0 if pays => self.without_layers = Retry::new(),
+                0 if self.without_layers.is_due() => {}
+                _ if pays => {}
+                _ => break,
             }
             if let Err(error) = layers.draft(runner, scheduler, requests, depth) {
                 tracing::warn!("no further tokens are drafted by layers of the model: {error}");
@@ -172,13 +187,9 @@ impl DraftPlanner {
     fn sometimes_some(&mut self, best: usize) -> usize {
         let likely = self.offered.iter().take(TRIED).filter(|it| it.chance >= LIKELY).count();
         if best > 0 {
-            (self.without, self.wait) = (0, MIN_WAIT);
-        } else if likely > 0 {
-            self.without += 1;
-            if self.without >= self.wait {
-                (self.without, self.wait) = (0, (2 * self.wait).min(MAX_WAIT));
-                return likely;
-            }
+            self.without = Retry::new();
+        } else if likely > 0 && self.without.is_due() {
+            return likely;
         }
         best
     }
