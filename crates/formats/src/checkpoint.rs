@@ -2,46 +2,43 @@
 
 mod biases;
 mod canonical;
+mod head;
 mod mtp;
 mod output_head;
+mod tensors;
 
 use base::math;
 use canonical::BASE_PREFIX;
 pub(crate) use canonical::{canonical_name, gguf_name};
 use output_head::{EMBEDDING, OUTPUT};
+use tensors::{Tracked, canonical_tensors, insert, tracked};
 
-use std::cell::LazyCell;
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use indexmap::IndexMap;
 
-use crate::config::ModelConfig;
-use crate::config::family::{Family, QKV_AND_BIASES};
-use crate::config::gguf::{FIRST_HEAD_NORM, LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS};
+use crate::config::family::Family;
+use crate::config::gguf::FIRST_HEAD_NORM;
 use crate::config::hf::HfConfig;
 use crate::config::mtp::COPIES;
-use crate::delta::DeltaTensors;
+use crate::config::{DraftConfig, ModelConfig, WORD_IDS, WordIds};
 use crate::error::{Error, Result};
-use crate::experts::Experts;
 use crate::files::ModelFiles;
 use crate::generation::{GENERATION_FILE, GenerationDefaults};
 use crate::gguf::{self, GgufFile};
 use crate::json::{self, CONFIG_FILE, MAX_CONFIG_BYTES};
-use crate::layers::ExpertFiles;
-use crate::layers::TensorForm;
 use crate::layers::{Presence, TensorSpec};
 use crate::names::{self, HEAD_OUTPUT, NameTable};
 use crate::pooling::Pooling;
 use crate::sentence::SentenceConfig;
 use crate::tensor::TensorView;
 use crate::{families, native, ngrams};
+use families::HeadKind;
 
 /// The head of a decoder that scores texts.
 const SCORE: &str = "score.weight";
-/// Matrices outside the layers that may have one row.
-const MAYBE_ONE_ROW: [&str; 2] = [HEAD_OUTPUT, "token_types.weight"];
 
 /// Options for opening a checkpoint.
 #[derive(Clone, Debug, Default)]
@@ -65,12 +62,6 @@ pub struct Checkpoint {
     warnings: Vec<String>,
 }
 
-#[derive(Debug)]
-struct Tracked {
-    view: TensorView,
-    read: AtomicBool,
-}
-
 impl Checkpoint {
     /// Opens a folder, a `.gguf` file or a `.safetensors` file with its folder.
     ///
@@ -86,6 +77,9 @@ impl Checkpoint {
     /// If the configuration is invalid or of an unknown family, or tensors are missing or
     /// ambiguous.
     pub fn from_files(files: ModelFiles, options: &OpenOptions) -> Result<Self> {
+        if let Some(kind) = HeadKind::of(&files)? {
+            return Err(kind.is_no_model(files.path()));
+        }
         let name = name_of(files.path());
         let joined = native::join(&files)?;
         let HfConfig { model: mut config, family, declared } = match files.gguf() {
@@ -176,7 +170,7 @@ impl Checkpoint {
     /// Number of layers of multi-token prediction that the checkpoint has; 0 in families of which
     /// they are not computed.
     pub fn mtp_layers(&self) -> usize {
-        if let Some(mtp) = &self.config.mtp {
+        if let Some(mtp) = self.config.drafter.as_ref().and_then(DraftConfig::mtp) {
             return mtp.layers.len();
         }
         let Some(rules) = self.family.mtp else { return 0 };
@@ -214,24 +208,70 @@ impl Checkpoint {
         };
         // As layers of the model, so that their files are read alike.
         let mut all = config.clone();
-        (all.layers, all.mtp) = (config.all_layers().cloned().collect(), None);
+        (all.layers, all.drafter) = (config.all_layers().cloned().collect(), None);
         let name = |source: &str| mtp::name(&self.config, is_gguf, source);
         let mut views = canonical_tensors(&self.files, self.more.clone(), &all, family, &name)?;
         views.retain(|view| !COPIES.iter().any(|copy| view.name.ends_with(copy)));
         for tensor in tracked(views)?.into_values() {
             insert(&mut self.tensors, tensor)?;
         }
-        let first = self.config.layers.len();
-        for (number, spec) in (first..).zip(config.mtp.iter().flat_map(|mtp| &mtp.layers)) {
-            for tensor in spec.loaded(config.hidden) {
-                let name = format!("blk.{number}.{}", tensor.name);
-                if tensor.presence == Presence::Required && !self.tensors.contains_key(&name) {
-                    return Err(self.missing(&name, &tensor.shape));
-                }
-            }
-        }
         self.config = config;
-        Ok(self)
+        match self.missing_of_drafter() {
+            Some((name, shape)) => Err(self.missing(&name, &shape)),
+            None => Ok(self),
+        }
+    }
+
+    /// The checkpoint with a head that drafts tokens for its model, from the files of that head:
+    /// their tensors are among [`tensors`](Self::tensors), as tensors of layers after the last one,
+    /// and the configuration has the head. A head shares the model's embeddings where it has none.
+    ///
+    /// # Errors
+    /// If the files hold no head, or a head for another model: the error says what differs. If a
+    /// tensor is missing or the checkpoint has another drafter.
+    pub fn with_head(mut self, files: &ModelFiles) -> Result<Self> {
+        if self.config.drafter.is_some() {
+            let problem = "expected a model without a drafter of its own";
+            return Err(Error::file(files.path(), problem));
+        }
+        let (drafter, views) = head::read(files, &name_of(files.path()), &self.config)?;
+        for tensor in tracked(views)?.into_values() {
+            insert(&mut self.tensors, tensor)?;
+        }
+        self.config.drafter = Some(drafter);
+        match self.missing_of_drafter() {
+            Some((name, shape)) => {
+                let problem = format!("expected shape {shape:?}, found no such tensor");
+                Err(Error::tensor(files.path(), &name, problem))
+            }
+            None => Ok(self),
+        }
+    }
+
+    /// The words that the head drafts, by their numbers in the model's vocabulary; `None` where
+    /// there is no head or one that drafts all words. Their tensor is marked as read.
+    ///
+    /// # Errors
+    /// If the tensor is malformed or has a number that is no word.
+    pub fn drafted_words(&self) -> Result<Option<Vec<u32>>> {
+        let Some(DraftConfig::Eagle3(head)) = &self.config.drafter else { return Ok(None) };
+        let name = format!("blk.{}.{WORD_IDS}", self.config.layers.len());
+        match self.tensor(&name).filter(|_| head.ids != WordIds::All) {
+            Some(view) => head::words(view, head, self.config.vocab).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The first tensor that a drafter needs and the checkpoint lacks: name and shape.
+    fn missing_of_drafter(&self) -> Option<(String, Vec<usize>)> {
+        let ModelConfig { hidden, vocab, ref layers, .. } = self.config;
+        let parts = self.config.drafter.as_ref()?.loaded(hidden, vocab);
+        let named = (layers.len()..).zip(parts).flat_map(|(number, part)| {
+            part.into_iter().map(move |tensor| (format!("blk.{number}.{}", tensor.name), tensor))
+        });
+        let mut required = named.filter(|(_, tensor)| tensor.presence == Presence::Required);
+        let (name, tensor) = required.find(|(name, _)| !self.tensors.contains_key(name))?;
+        Some((name, tensor.shape))
     }
 
     /// Sampling defaults; empty for GGUF files.
@@ -444,146 +484,8 @@ fn read_sentence(files: &ModelFiles) -> Result<SentenceConfig> {
     }
 }
 
-fn canonical_tensors(
-    files: &ModelFiles,
-    tensors: Vec<TensorView>,
-    config: &ModelConfig,
-    family: &Family,
-    canonical: &dyn Fn(&str) -> String,
-) -> Result<Vec<TensorView>> {
-    let names = files.gguf().is_none().then_some(&family.names);
-    let named = tensors.into_iter().filter_map(|view| {
-        let source = &view.source_name;
-        let (unread, name) =
-            (names.is_some_and(|names| names.is_ignored(source)), canonical(source));
-        (!unread).then(|| match names {
-            Some(_) => transposed(view.named(name), family),
-            None => view.named(name),
-        })
-    });
-    let (hf, zero_centred) = (names.is_some(), family.hf.zero_centred);
-    let plain_norms = family.hf.plain_norms;
-    let form = if hf { family.hf.stored_experts } else { ExpertFiles::Single };
-    let experts = Experts { path: files.path(), names, config, form };
-    let joined = experts.join(apart(named, family, config, hf)?)?;
-    let mut views = DeltaTensors { config, hf, zero_centred, plain_norms }.convert(joined)?;
-    views.retain(|view| !has_no_use(config, &view.name));
-    Ok(views)
-}
-
 /// Whether the source tensor is the head of a decoder that scores texts.
 fn is_score(config: &ModelConfig, source: &str) -> bool {
     let scores = config.said.classifier.is_some() && config.said.encoder.is_none();
     scores && source == SCORE
-}
-
-/// The tensors by their canonical names.
-fn tracked(views: Vec<TensorView>) -> Result<IndexMap<String, Tracked>> {
-    let mut tensors = IndexMap::new();
-    for view in views {
-        // These factors are already part of the configuration.
-        let read = AtomicBool::new(
-            [ROPE_FACTORS, LONG_FACTORS, SHORT_FACTORS].contains(&view.name.as_str()),
-        );
-        insert(&mut tensors, Tracked { view, read })?;
-    }
-    Ok(tensors)
-}
-
-/// A matrix with outputs first, where the family's checkpoints have inputs first.
-fn transposed(view: TensorView, family: &Family) -> TensorView {
-    let part = names::split_canonical(&view.name).map_or("", |(_, part)| part);
-    if family.hf.transposed.contains(&part) {
-        crate::experts::transposed_matrix(&view)
-    } else {
-        view
-    }
-}
-
-/// Splits matrices that files store as the rows of one. Biases of the choice of experts that are
-/// stored as a row become vectors.
-fn apart(
-    tensors: impl Iterator<Item = TensorView>,
-    family: &Family,
-    config: &ModelConfig,
-    hf: bool,
-) -> Result<Vec<TensorView>> {
-    let shapes = LazyCell::new(|| -> IndexMap<_, _> {
-        config.tensors_in(family, TensorForm::Read).into_iter().collect()
-    });
-    // Biases have as many rows as their matrices.
-    let rows_of = |name: &str| {
-        let matrix = name.strip_suffix(".bias").map(|name| format!("{name}.weight"));
-        shapes.get(matrix.as_deref().unwrap_or(name)).map_or(0, |shape| shape[0])
-    };
-    let mut found = Vec::new();
-    for view in tensors {
-        let (layer, part) = names::split_canonical(&view.name).unwrap_or_default();
-        // Converters can make one matrix of these in GGUF files of any family.
-        let everywhere = if hf { &[][..] } else { &QKV_AND_BIASES };
-        let joined = family.joined.iter().chain(everywhere).find(|(whole, _)| *whole == part);
-        let parts = joined.map_or(&[][..], |(_, parts)| parts).iter();
-        let parts = parts.map(|part| format!("blk.{layer}.{part}"));
-        let parts: Vec<_> = parts.map(|name| (rows_of(&name), name)).collect();
-        // The recurrence of a layer may have a matrix of this name, which is one.
-        let is_joined = parts.iter().any(|(count, _)| *count > 0);
-        match &view.shape[..] {
-            &[1, count] if part == "exp_probs_b.bias" => {
-                found.push(view.with(view.ty, vec![count], view.bytes()));
-            }
-            // Writers of GGUF files leave out a dimension of 1.
-            [_] if !is_joined && MAYBE_ONE_ROW.contains(&view.name.as_str()) => {
-                found.push(view.as_matrix());
-            }
-            _ if !is_joined => found.push(view),
-            _ => found.extend(parts_of(&view, parts)?),
-        }
-    }
-    Ok(found)
-}
-
-/// The parts of a matrix or vector: the number of rows of each, and its name.
-fn parts_of(view: &TensorView, parts: Vec<(usize, String)>) -> Result<Vec<TensorView>> {
-    let (&[rows] | &[rows, _]) = &view.shape[..] else {
-        return Err(view.error(format!("expected a matrix, found {:?}", view.shape)));
-    };
-    let all: usize = parts.iter().map(|(count, _)| count).sum();
-    if all != rows {
-        return Err(view.error(format!("expected {all} rows, found {rows}")));
-    }
-    if view.shape.len() == 1 && view.ty.block_len > 1 {
-        return Err(
-            view.error(format!("expected a vector of single values, found type {}", view.ty))
-        );
-    }
-    let parts = parts.into_iter().filter(|(count, _)| *count > 0);
-    let part = |from: &mut usize, (count, name): (usize, String)| {
-        let rows = *from..*from + count;
-        *from = rows.end;
-        Some(view.first_rows(rows).named(name))
-    };
-    Ok(parts.scan(0, part).collect())
-}
-
-/// Whether the tensor is a head of a class that the checkpoint is not of, or a bias for the choice
-/// of experts in a layer whose tokens choose them.
-fn has_no_use(config: &ModelConfig, name: &str) -> bool {
-    let is_head = name.starts_with("cls.") && config.said.classifier.is_none();
-    if config.said.encoder.is_some() && (is_head || name.starts_with("pooler.")) {
-        return true;
-    }
-    let Some(experts) = &config.said.experts else { return false };
-    let layer = names::split_canonical(name).filter(|(_, rest)| *rest == "exp_probs_b.bias");
-    let layer = layer.and_then(|(layer, _)| layer.parse::<usize>().ok());
-    layer.and_then(|layer| experts.by_token.get(layer).copied()).unwrap_or(false)
-}
-
-fn insert(tensors: &mut IndexMap<String, Tracked>, tracked: Tracked) -> Result<()> {
-    let name = tracked.view.name.clone();
-    if let Some(first) = tensors.get(&name) {
-        let problem = format!("means the same as tensor {}", first.view.source_name);
-        return Err(tracked.view.error(problem));
-    }
-    tensors.insert(name, tracked);
-    Ok(())
 }

@@ -39,6 +39,8 @@ pub(crate) struct Loader<'a> {
     pub slice: Shard,
     /// The layers of this stage.
     pub layers: Range<usize>,
+    /// Width of the residual stream of what is loaded.
+    pub width: usize,
     /// Whether cached rows are rounded as the model was trained for.
     pub native_rounding: bool,
     /// The projections that an adapter may change.
@@ -96,6 +98,7 @@ impl<'a> Loader<'a> {
             stage,
             slice,
             layers,
+            width: checkpoint.config().hidden,
             native_rounding,
             projections: Projections::default(),
             shared: HashMap::new(),
@@ -166,7 +169,7 @@ impl<'a> Loader<'a> {
 
     /// Width of the residual stream.
     pub fn hidden(&self) -> usize {
-        self.checkpoint.config().hidden
+        self.width
     }
 
     /// The whole canonical name of a tensor or of a projection.

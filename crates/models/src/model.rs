@@ -36,7 +36,8 @@ pub trait Model: Send {
     ) -> Result<Buffer, Error>;
 }
 
-/// Layers of multi-token prediction, which draft tokens from the states of the model.
+/// Layers that draft tokens from the states of the model: its own of multi-token prediction, or
+/// a head of EAGLE-3, whose states are made of several residual streams.
 ///
 /// The row of a position in the first layer comes from the model's state of the position before and
 /// the position's own token; in each further layer from the state that the layer before gives. So
@@ -48,6 +49,10 @@ pub trait DraftLayers {
 
     /// Values of a state.
     fn width(&self) -> usize;
+
+    /// The words whose logits are computed, by their numbers in the vocabulary; `None` for the
+    /// first ones.
+    fn words(&self) -> Option<&[u32]>;
 
     /// Computes the rows of `batch` in a layer, and stores what is kept of them.
     ///
@@ -76,7 +81,7 @@ pub enum DraftStates<'a> {
 /// What a layer gives that drafts tokens, valid until the next batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Drafted {
-    /// Logits of the token after each row that wants them, of the first words of the vocabulary:
+    /// Logits of the token after each row that wants them, of some words of the vocabulary:
     /// `[logit rows, words]`.
     pub logits: Buffer,
     /// States of the rows: `[rows, width]`.

@@ -15,7 +15,7 @@ use crate::{load, output};
 use anyhow::{Context, Result};
 use backend::Mode;
 use engine::{CacheRounding, LoadOptions, SingleSequence};
-use formats::{Checkpoint, OpenOptions};
+use formats::{Checkpoint, ModelFiles, OpenOptions};
 use kernels::kv::KvType;
 use reference::Reference;
 use report::VerifyReport;
@@ -53,6 +53,10 @@ pub(crate) struct Args {
     cache_rounding: Option<CacheRounding>,
     #[command(flatten)]
     adapters: AdapterArgs,
+    /// Head that drafts tokens for the model (EAGLE-3): folder, file or Hugging Face name; what it
+    /// drafts is compared with its reference.json
+    #[arg(long, value_name = "HEAD")]
+    draft_model: Option<OsString>,
     #[command(flatten)]
     device: DeviceArgs,
     /// Compute threads; 0 for all cores
@@ -82,16 +86,20 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return output::text(SCRIPT);
     }
     let model = args.model.as_ref().context("expected a model")?;
-    let given = args.reference.clone().or_else(|| args.adapters.reference());
+    let endpoint = args.hub_endpoint.as_deref();
+    let head = args.draft_model.as_ref().map(|head| crate::model::locate(head, endpoint));
+    let head = head.transpose()?;
+    let of_head = || adapter_args::reference_of(head.as_deref()?);
+    let given = args.reference.clone().or_else(|| args.adapters.reference()).or_else(of_head);
     // Read before a model is downloaded, so that an error shows at once.
     let given = given.as_deref().map(Reference::open).transpose()?;
-    let path = crate::model::locate(model, args.hub_endpoint.as_deref())?;
+    let path = crate::model::locate(model, endpoint)?;
     let reference = match given {
         Some(reference) => reference,
         None => Reference::open(&args.beside(&path).context("expected --reference")?)?,
     };
     let mut report = VerifyReport::default();
-    check_numbers(args, &path, &reference, &mut report)?;
+    check_numbers(args, (&path, head.as_deref()), &reference, &mut report)?;
     if reference.has_text_cases() {
         text_cases::check(&path, &reference, &mut report)?;
     }
@@ -108,13 +116,15 @@ impl Args {
 
 fn check_numbers(
     args: &Args,
-    path: &Path,
+    (path, head): (&Path, Option<&Path>),
     reference: &Reference,
     report: &mut VerifyReport,
 ) -> Result<()> {
     let mut checkpoint = Checkpoint::open(path, &OpenOptions::default())?;
     let has_drafts = reference.prompts.iter().any(|prompt| prompt.draft.is_some());
-    if has_drafts && checkpoint.mtp_layers() > 0 {
+    if let Some(head) = head {
+        checkpoint = checkpoint.with_head(&ModelFiles::open(head)?)?;
+    } else if has_drafts && checkpoint.mtp_layers() > 0 {
         checkpoint = checkpoint.with_mtp()?;
     }
     let prompts = reference.prompts.iter().map(|p| p.input_ids.len() + p.greedy_ids.len());

@@ -58,7 +58,7 @@ pub(super) fn is_gguf(path: &Path) -> bool {
 
 fn write_folder(plan: &SynthPlan, out: &Path, progress: &mut dyn WorkProgress) -> Result<()> {
     let config = &plan.config;
-    if config.mtp.is_some() {
+    if config.drafter.is_some() {
         bail!("only GGUF files (-o NAME.gguf) are written with layers of multi-token prediction");
     }
     let names = families::name_table(&config.architecture).context("no names for its tensors")?;

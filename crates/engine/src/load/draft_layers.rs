@@ -8,15 +8,17 @@ use models::{DraftLayers, DraftStates};
 /// What a layer gives that drafts tokens.
 #[derive(Debug)]
 pub(crate) struct LayerDrafts<'a> {
-    /// Logits of the token after each row that wants them, of the first words of the vocabulary:
+    /// Logits of the token after each row that wants them, of some words of the vocabulary:
     /// `[logit rows, words]`.
     pub logits: &'a [f32],
     /// States of the rows: `[rows, width]`.
     pub states: &'a [f32],
+    /// The words by their numbers, where they are not the first ones.
+    pub words: Option<&'a [u32]>,
 }
 
 impl Runner {
-    /// Number of layers of multi-token prediction that are loaded.
+    /// Number of layers that draft tokens.
     pub fn draft_layers(&self) -> usize {
         self.model.draft_layers().map_or(0, DraftLayers::layers)
     }
@@ -45,6 +47,7 @@ impl Runner {
         self.backend.fetch(drafted.states, rows);
         self.backend.end()?;
         let read = |buffer, rows| self.backend.read(buffer, rows);
-        Ok(LayerDrafts { logits: read(drafted.logits, logits), states: read(drafted.states, rows) })
+        let (logits, states) = (read(drafted.logits, logits), read(drafted.states, rows));
+        Ok(LayerDrafts { logits, states, words: layers.words() })
     }
 }

@@ -24,15 +24,15 @@ const SAMPLE: usize = 64;
 pub fn identity(checkpoint: &Checkpoint) -> String {
     let mut config = checkpoint.config().clone();
     // Layers that draft tokens decide no logits.
-    config.mtp = None;
+    config.drafter = None;
     digest(&config, checkpoint.tensors().filter(|view| !drafts(&config, view)))
 }
 
 /// Digest of the layers that draft tokens, where the model has them.
 pub(super) fn drafter_identity(checkpoint: &Checkpoint) -> Option<String> {
     let config = checkpoint.config();
-    let mtp = config.mtp.as_ref()?;
-    Some(digest(mtp, checkpoint.tensors().filter(|view| drafts(config, view))))
+    let drafter = config.drafter.as_ref()?;
+    Some(digest(drafter, checkpoint.tensors().filter(|view| drafts(config, view))))
 }
 
 /// Whether a tensor is of a layer after the last one, which drafts tokens.

@@ -14,6 +14,7 @@ use super::options::LoadOptions;
 use super::settings::Settings;
 use super::stream::WeightsPlan;
 use super::texts::{EmbeddingDefaults, embedding, task};
+use crate::observe::drafter::Drafter;
 use crate::request::handle::{ModelInfo, ModelTask};
 use backend::{
     AdapterSet, Backend, Batch, Buffer, GroupSize, InputSums, Memory, StreamStats, TableStats,
@@ -35,6 +36,8 @@ pub struct Runner {
     pub(super) layer_bytes: LayerBytes,
     /// Whether the layers are divided among stages.
     pub(super) is_stage: bool,
+    /// What its layers that draft tokens are, where it has some.
+    pub(crate) drafter: Option<Drafter>,
     /// What is done with the choices of experts.
     routes: ExpertRoutes,
     /// Blocks of each group after these, for rows of drafted tokens.
@@ -98,6 +101,7 @@ impl Runner {
         let adapters = ModelAdapters::open((config, &mut *backend, &*model), options)?;
         let CacheMade { groups, spare: spare_blocks, states, context, note } = cache;
         let embedding = embedding(checkpoint, options, &*model);
+        let warnings = checkpoint.warnings().iter().cloned();
         let info = ModelInfo {
             name: config.name.clone(),
             architecture: config.architecture.clone(),
@@ -119,17 +123,11 @@ impl Runner {
             spare_blocks,
             layer_bytes,
             is_stage: options.ranks.stages.is_some(),
+            drafter: config.drafter.as_ref().map(Drafter::of_layers),
             routes,
             states,
             state_every: options.state_every,
-            warnings: checkpoint
-                .warnings()
-                .iter()
-                .cloned()
-                .chain(note)
-                .chain(unrounded)
-                .chain(without_effect)
-                .collect(),
+            warnings: warnings.chain(note).chain(unrounded).chain(without_effect).collect(),
             chunk,
             limits,
             weights,

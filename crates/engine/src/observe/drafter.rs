@@ -1,5 +1,7 @@
 //! Where drafts come from.
 
+use formats::DraftConfig;
+
 /// Maximum number of drafted tokens per sequence and step.
 pub const MAX_DRAFTED: usize = 16;
 
@@ -19,12 +21,29 @@ pub enum Drafter {
     Memory,
     /// The model's layers of multi-token prediction.
     Mtp,
+    /// A head of EAGLE-3.
+    Eagle3,
 }
 
 impl Drafter {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 6] =
-        [Self::Forced, Self::Ngram, Self::Suffix, Self::Prediction, Self::Memory, Self::Mtp];
+    pub const ALL: [Self; 7] = [
+        Self::Forced,
+        Self::Ngram,
+        Self::Suffix,
+        Self::Prediction,
+        Self::Memory,
+        Self::Mtp,
+        Self::Eagle3,
+    ];
+
+    /// The layers that draft tokens with the states of a model.
+    pub(crate) fn of_layers(config: &DraftConfig) -> Self {
+        match config {
+            DraftConfig::Mtp(_) => Self::Mtp,
+            DraftConfig::Eagle3(_) => Self::Eagle3,
+        }
+    }
 
     /// Its name in metrics and statistics.
     pub fn name(self) -> &'static str {
@@ -35,6 +54,12 @@ impl Drafter {
             Self::Prediction => "prediction",
             Self::Memory => "memory",
             Self::Mtp => "mtp",
+            Self::Eagle3 => "eagle3",
         }
+    }
+
+    /// Whether its tokens are computed, one after the other, each with a probability.
+    pub(crate) fn computes(self) -> bool {
+        matches!(self, Self::Mtp | Self::Eagle3)
     }
 }

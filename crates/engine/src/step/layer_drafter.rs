@@ -1,4 +1,4 @@
-//! Tokens that the model's layers of multi-token prediction draft.
+//! Tokens that layers draft from the states of the model.
 //!
 //! One batch after the other gives each sequence that still pays one token more. The row of a
 //! drafted token is written where the sequence will write its own next row, or into a spare block
@@ -7,7 +7,7 @@
 
 use crate::load::error::Error;
 use crate::load::runner::Runner;
-use crate::observe::drafter::MAX_DRAFTED;
+use crate::observe::drafter::{Drafter, MAX_DRAFTED};
 use crate::step::running_request::RunningRequest;
 use crate::step::step_cost::StepCost;
 use backend::Batch;
@@ -33,6 +33,7 @@ pub(crate) struct Candidate {
 /// Drafts tokens with the layers of a model.
 #[derive(Debug)]
 pub(crate) struct LayerDrafter {
+    drafter: Drafter,
     batch: Batch,
     /// States of the rows of the batch before, and of the next: `[rows, width]`.
     states: Vec<f32>,
@@ -50,7 +51,8 @@ impl LayerDrafter {
     /// A drafter for the model of `runner`, if it has layers for that.
     pub fn new(runner: &Runner, running: usize) -> Option<Self> {
         let width = running * runner.state_width();
-        (runner.draft_layers() > 0).then(|| Self {
+        runner.drafter.map(|drafter| Self {
+            drafter,
             batch: runner.batch(),
             states: Vec::with_capacity(width),
             next: Vec::with_capacity(width),
@@ -113,9 +115,11 @@ impl LayerDrafter {
         let words = drafted.logits.len() / self.candidates.len();
         let logits = drafted.logits.chunks_exact(words).enumerate();
         for (candidate, (row, logits)) in self.candidates.iter_mut().zip(logits) {
-            let (token, probability) = most_likely(logits);
+            let (word, probability) = most_likely(logits);
+            let token = drafted.words.map_or(word as u32, |words| words[word]);
             candidate.row = row;
-            candidate.is_open = requests[candidate.slot].add_draft(token, probability);
+            let draft = (self.drafter, token, probability);
+            candidate.is_open = requests[candidate.slot].add_draft(draft);
         }
         let took = start.elapsed();
         self.cost.observe(self.batch.rows(), took);
@@ -147,13 +151,13 @@ impl LayerDrafter {
 /// Logits that are less than the largest by more than this have no part in its probability.
 const REACH: f32 = 12.0;
 
-/// The most likely token, the lowest of equals, and about its probability.
-fn most_likely(logits: &[f32]) -> (u32, f32) {
+/// The most likely word, the first of equals, and about its probability.
+fn most_likely(logits: &[f32]) -> (usize, f32) {
     let most = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let token = logits.iter().position(|logit| *logit == most).unwrap_or(0);
+    let word = logits.iter().position(|logit| *logit == most).unwrap_or(0);
     let near = logits.iter().filter(|logit| **logit >= most - REACH);
     let sum: f64 = near.map(|logit| math::exp(f64::from(logit - most))).sum();
-    (token as u32, (1.0 / sum) as f32)
+    (word, (1.0 / sum) as f32)
 }
 
 #[cfg(test)]
@@ -161,10 +165,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_most_likely_token_has_its_probability() {
+    fn the_most_likely_word_has_its_probability() {
         let two = 2.0_f32.ln();
-        let (token, probability) = most_likely(&[0.0, two, f32::NEG_INFINITY, two]);
-        assert_eq!(token, 1);
+        let (word, probability) = most_likely(&[0.0, two, f32::NEG_INFINITY, two]);
+        assert_eq!(word, 1);
         assert!((probability - 0.4).abs() < 1e-6);
         assert_eq!(most_likely(&[f32::NAN, 1.0]).0, 1);
     }

@@ -8,6 +8,7 @@ mod reader;
 
 use crate::load::block_root::adapted_space;
 use crate::load::error::Error;
+use crate::observe::drafter::Drafter;
 use crate::observe::metrics::{Lookup, Metrics};
 use crate::observe::outcome::Outcome;
 use crate::request::constraint::Allowed;
@@ -191,10 +192,10 @@ impl RunningRequest {
         }
     }
 
-    /// Adds a token that a layer of the model has drafted. Returns whether a further one may
-    /// follow.
-    pub fn add_draft(&mut self, token: u32, probability: f32) -> bool {
-        self.draft.add(token, probability);
+    /// Adds a token that a drafter has computed, with its probability. Returns whether a further
+    /// one may follow.
+    pub fn add_draft(&mut self, (drafter, token, probability): (Drafter, u32, f32)) -> bool {
+        self.draft.add(drafter, token, probability);
         let Some(constraint) = self.constraint.state() else { return self.draft.may_add() };
         let allowed = constraint.allowed_prefix(self.draft.tokens());
         let is_allowed = allowed == self.draft.tokens().len();

@@ -119,14 +119,15 @@ impl<'a> SingleSequence<'a> {
         Ok(())
     }
 
-    /// Whether the model has layers of multi-token prediction.
+    /// Whether the model has layers that draft tokens.
     pub fn has_drafts(&self) -> bool {
         self.runner.draft_layers() > 0
     }
 
-    /// Computes the logits of tokens after the next one with the layers of multi-token prediction:
-    /// as many as there are `inputs`, which are the next token and what was drafted after it. Calls
-    /// `each(depth, logits)` with the logits `[vocab_size]` of each.
+    /// Computes the logits of tokens after the next one with the layers that draft tokens: as many
+    /// as there are `inputs`, which are the next token and what was drafted after it. Calls
+    /// `each(depth, logits, words)` for each, with the logits of the words that are drafted, and
+    /// their numbers where they are not the first ones.
     ///
     /// # Errors
     ///
@@ -135,7 +136,7 @@ impl<'a> SingleSequence<'a> {
     pub fn draft(
         &mut self,
         inputs: &[u32],
-        mut each: impl FnMut(usize, &[f32]) -> Result<(), Error>,
+        mut each: impl FnMut(usize, &[f32], Option<&[u32]>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let (next, width) = (self.len(), self.runner.state_width());
         let is_one = self.runner.draft_layers() == 1;
@@ -155,7 +156,7 @@ impl<'a> SingleSequence<'a> {
                 self.runner.draft(&self.batch, layer, DraftStates::Own(&states))?
             };
             states = drafts.states.to_vec();
-            each(depth, drafts.logits)?;
+            each(depth, drafts.logits, drafts.words)?;
         }
         Ok(())
     }

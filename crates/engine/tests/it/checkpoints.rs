@@ -115,7 +115,7 @@ pub fn drafting(right: bool) -> (Checkpoint, tempfile::TempDir) {
     let (folder, config) = (tempfile::tempdir().unwrap(), config("qwen3_5"));
     let (hidden, prefix) = (config.hidden, format!("blk.{}.", config.layers.len()));
     let with_mtp = config.clone().with_mtp(1).unwrap();
-    let mtp = with_mtp.mtp.iter().flat_map(|mtp| mtp.layers[0].loaded(hidden));
+    let mtp = with_mtp.drafter.iter().flat_map(|drafter| drafter.specs()[0].loaded(hidden));
     let mtp = mtp.filter(|tensor| tensor.presence == Presence::Required);
     let mut all = config.tensors(TensorForm::Hf);
     all.extend(mtp.map(|tensor| (format!("{prefix}{}", tensor.name), tensor.shape)));

@@ -9,14 +9,14 @@ use engine::{
 };
 use formats::Checkpoint;
 
-fn engine(checkpoint: &Checkpoint, speculate: Speculate, draft_memory: usize) -> EngineHandle {
+pub fn engine(checkpoint: &Checkpoint, speculate: Speculate, draft_memory: usize) -> EngineHandle {
     let options = EngineOptions { speculate, draft_memory, ..EngineOptions::default() };
     let load = LoadOptions { logit_rows: options.logit_rows(), ..LoadOptions::default() };
     start(Runner::load(checkpoint, &load).unwrap(), options).0
 }
 
 /// A request whose answer is of few tokens, so that runs of them come again.
-fn request(seed: u64) -> Request {
+pub fn request(seed: u64) -> Request {
     let sampling = SamplingParams {
         logit_bias: (0..4).map(|id| (id, 60.0)).collect(),
         temperature: if seed.is_multiple_of(2) { 0.0 } else { 0.8 },
@@ -32,7 +32,7 @@ fn request(seed: u64) -> Request {
     }
 }
 
-fn of(engine: &EngineHandle, drafter: Drafter) -> DraftStats {
+pub fn of(engine: &EngineHandle, drafter: Drafter) -> DraftStats {
     engine.metrics.snapshot().drafts[drafter as usize]
 }
 
@@ -71,25 +71,27 @@ fn rows_of_drafters_depend_on_tokens_alone() {
     let (checkpoint, _folder) = drafting(false);
     let mut runner = Runner::load(&checkpoint, &LoadOptions::default()).unwrap();
     let tokens: Vec<u32> = (0..75).map(|at| at * 13 % 97).collect();
-    let mut drafts = |cut: usize, chunk: usize| {
-        let mut sequence = SingleSequence::new(&mut runner);
-        // Other tokens first, whose rows are dropped.
-        sequence.feed(&[&tokens[..cut], &[3; 20]].concat(), 64).unwrap();
-        sequence.truncate(cut).unwrap();
-        sequence.feed(&tokens[cut..], chunk).unwrap();
-        let mut all = Vec::new();
-        let each = |_, logits: &[f32]| {
-            all.extend(logits.iter().map(|logit| logit.to_bits()));
-            Ok(())
-        };
-        sequence.draft(&[5, 6, 7], each).unwrap();
-        all
-    };
-    let want = drafts(0, 64);
+    let want = drafted_bits(&mut runner, &tokens, (0, 64));
     assert!(want.iter().any(|bits| f32::from_bits(*bits).abs() > 0.1));
     for (cut, chunk) in [(0, 1), (0, 7), (33, 64), (64, 5), (74, 1)] {
-        assert_eq!(drafts(cut, chunk), want, "{cut}, {chunk}");
+        assert_eq!(drafted_bits(&mut runner, &tokens, (cut, chunk)), want, "{cut}, {chunk}");
     }
+}
+
+/// The bits of the logits of three drafted tokens after `tokens`, which are computed in chunks from
+/// the position `cut` on, after other tokens there whose rows are dropped.
+pub fn drafted_bits(runner: &mut Runner, tokens: &[u32], (cut, chunk): (usize, usize)) -> Vec<u32> {
+    let mut sequence = SingleSequence::new(runner);
+    sequence.feed(&[&tokens[..cut], &[3; 20]].concat(), 64).unwrap();
+    sequence.truncate(cut).unwrap();
+    sequence.feed(&tokens[cut..], chunk).unwrap();
+    let mut all = Vec::new();
+    let each = |_, logits: &[f32], _: Option<&[u32]>| {
+        all.extend(logits.iter().map(|logit| logit.to_bits()));
+        Ok(())
+    };
+    sequence.draft(&[5, 6, 7], each).unwrap();
+    all
 }
 
 /// Whether drafts of layers are right or not, and however many there are, the text is the same: in

@@ -7,6 +7,8 @@
 pub(crate) mod check;
 mod compressed;
 mod delta;
+pub(crate) mod drafting;
+pub(crate) mod eagle3;
 pub(crate) mod encoder;
 pub(crate) mod family;
 pub(crate) mod fields;
@@ -24,6 +26,8 @@ mod schema;
 pub(crate) mod write;
 mod yarn;
 
+pub use drafting::DraftConfig;
+pub use eagle3::{Eagle3Config, StreamNorm, WORD_IDS, WordIds};
 pub use encoder::EncoderConfig;
 pub use model::ModelConfig;
 pub use mtp::{MtpConfig, MtpInput, MtpSpec};

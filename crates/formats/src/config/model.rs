@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::drafting::DraftConfig;
 use super::family::Family;
 use super::mtp::{MtpConfig, MtpSpec};
 use crate::config::schema::{Hyperparameters, SpecialIds};
@@ -34,9 +35,10 @@ pub struct ModelConfig {
     /// What follows the layers.
     pub head: HeadSpec,
     /// The layers that draft tokens, where they are used
-    /// ([`Checkpoint::with_mtp`](crate::Checkpoint::with_mtp)).
+    /// ([`Checkpoint::with_mtp`](crate::Checkpoint::with_mtp),
+    /// [`with_head`](crate::Checkpoint::with_head)).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub mtp: Option<MtpConfig>,
+    pub drafter: Option<DraftConfig>,
     /// Token ids that begin and end text, as the checkpoint declares them.
     pub special: SpecialIds,
     #[serde(skip)]
@@ -65,7 +67,7 @@ impl ModelConfig {
             embedding: (family.embedding)(&said),
             layers: (0..said.layers).map(&mut layer).collect(),
             head: (family.head)(&said),
-            mtp: None,
+            drafter: None,
             special,
             family: FamilyRef(family),
             said,
@@ -81,9 +83,11 @@ impl ModelConfig {
         let mut said = self.said.clone();
         change(&mut said);
         let config = Self::build(self.family(), self.name.clone(), self.special.clone(), said);
-        match &self.mtp {
-            Some(mtp) => config.with_mtp(mtp.layers.len()).expect("the family has such layers"),
-            None => config,
+        match &self.drafter {
+            Some(DraftConfig::Mtp(mtp)) => {
+                config.with_mtp(mtp.layers.len()).expect("the family has such layers")
+            }
+            drafter => Self { drafter: drafter.clone(), ..config },
         }
     }
 
@@ -102,14 +106,13 @@ impl ModelConfig {
             head: HeadSpec { norm: Some(norm), output: None, ..self.head.clone() },
             eps: said.rms_norm_eps,
         };
-        self.mtp = Some(MtpConfig { layers: vec![spec; count] });
+        self.drafter = Some(DraftConfig::Mtp(MtpConfig { layers: vec![spec; count] }));
         Some(self)
     }
 
     /// The layers of the model, and then the ones that draft tokens.
     pub fn all_layers(&self) -> impl Iterator<Item = &Layer> + Clone {
-        let mtp = self.mtp.iter().flat_map(|mtp| &mtp.layers).map(|spec| &spec.layer);
-        self.layers.iter().chain(mtp)
+        self.layers.iter().chain(self.drafter.iter().flat_map(DraftConfig::layers))
     }
 
     /// The descriptor of the family.

@@ -72,6 +72,12 @@ pub enum MtpInput {
     /// `e_proj enorm(embedding) + h_proj hnorm(stream)` for each residual stream. The state is all
     /// streams before the output head.
     Added,
+    /// Attention reads the pair of `attn_norm(embedding)` and `attn_norm_2(state)`, and is added to
+    /// the state, or to its norm (EAGLE-3).
+    Paired {
+        /// Whether it is added to the norm.
+        normed: bool,
+    },
 }
 
 impl MtpInput {
@@ -80,14 +86,20 @@ impl MtpInput {
         match self {
             Self::Joined => &[("nextn.eh_proj", 2)],
             Self::Added => &[("nextn.e_proj", 1), ("nextn.h_proj", 1)],
+            Self::Paired { .. } => &[],
+        }
+    }
+
+    /// Canonical names of the norms of embedding and state, without a suffix.
+    pub fn norms(self) -> [&'static str; 2] {
+        match self {
+            Self::Joined | Self::Added => ["nextn.enorm", "nextn.hnorm"],
+            Self::Paired { .. } => ["attn_norm", "attn_norm_2"],
         }
     }
 }
 
 impl MtpSpec {
-    /// Canonical names of the norms of embedding and state, without a suffix.
-    pub const NORMS: [&str; 2] = ["nextn.enorm", "nextn.hnorm"];
-
     /// The residual streams whose state enters the layer.
     pub fn streams(&self) -> usize {
         let streams = self.layer.sublayers.iter().find_map(|sublayer| match &sublayer.stream {
@@ -113,7 +125,8 @@ impl MtpSpec {
 
     /// The tensors apart from those of the layer in a model of width `hidden`.
     pub fn own_tensors(&self, hidden: usize) -> Vec<TensorSpec> {
-        let norms = Self::NORMS.map(|name| NormSpec { name, kind: NormKind::Rms, eps: self.eps });
+        let norm = |name| NormSpec { name, kind: NormKind::Rms, eps: self.eps };
+        let norms = self.input.norms().map(norm);
         let projections = self
             .input
             .projections()

@@ -10,6 +10,7 @@ mod deepseek_v2;
 mod deepseek_v3;
 mod deepseek_v32;
 mod deepseek_v4;
+mod eagle3;
 mod ernie4_5;
 mod ernie4_5_moe;
 mod exaone4;
@@ -27,6 +28,7 @@ mod gpt_oss;
 mod granite;
 mod granite_swa;
 mod granitemoehybrid;
+mod heads;
 mod hunyuan_v1_dense;
 mod hy_v3;
 mod hy_v4;
@@ -70,6 +72,9 @@ mod table;
 mod tests;
 mod xlm_roberta;
 
+pub(crate) use eagle3::Eagle3Tensors;
+pub use heads::HeadKind;
+pub(crate) use heads::{DraftHead, read_head};
 pub use kinds::{known_tensor, layer_of, tensor_kind};
 use table::{ENCODERS, FAMILIES, all};
 

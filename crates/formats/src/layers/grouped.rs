@@ -64,6 +64,9 @@ pub struct GroupedSpec {
     pub keys: KeySource,
     /// Factors of the outputs of projections.
     pub factors: Factors,
+    /// Whether an input is two vectors, one after the other: an embedding and a state (EAGLE-3).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub pairs: bool,
 }
 
 /// What the outputs of heads are multiplied by.
@@ -205,9 +208,10 @@ impl GroupedSpec {
         !matches!(self.keys, KeySource::Layer(_))
     }
 
-    /// The tensors of the operation, whose inputs have `hidden` values.
+    /// The tensors of the operation, whose outputs have `hidden` values.
     pub fn tensors(&self, hidden: usize) -> Vec<TensorSpec> {
         let Self { heads, kv_heads, head_dim: dim, .. } = *self;
+        let inputs = if self.pairs { 2 * hidden } else { hidden };
         let values = self.values_of_head();
         let kind = TensorKind::Attention;
         let bias = |of_output: bool| match self.biases {
@@ -217,17 +221,17 @@ impl GroupedSpec {
         };
         let with_queries = self.gate == OutputGate::WithQueries;
         let queries = heads * dim * if with_queries { 2 } else { 1 };
-        let mut tensors = kind.biased("attn_q", [queries, hidden], bias(false)).to_vec();
+        let mut tensors = kind.biased("attn_q", [queries, inputs], bias(false)).to_vec();
         if self.has_own_keys() {
-            tensors.extend(kind.biased("attn_k", [kv_heads * dim, hidden], bias(false)));
+            tensors.extend(kind.biased("attn_k", [kv_heads * dim, inputs], bias(false)));
             if self.values != ValueSource::NormedKeys {
-                tensors.extend(kind.biased("attn_v", [kv_heads * values, hidden], bias(false)));
+                tensors.extend(kind.biased("attn_v", [kv_heads * values, inputs], bias(false)));
             }
         }
         tensors.extend(kind.biased("attn_output", [hidden, heads * values], bias(true)));
         if let OutputGate::Own(gate) = self.gate {
             let gates = if gate.per_head { heads } else { heads * values };
-            tensors.extend(kind.linear("attn_gate", gates, hidden));
+            tensors.extend(kind.linear("attn_gate", gates, inputs));
         }
         if let Some(norms) = self.head_norms.filter(|norms| norms.weights) {
             let width = |heads: usize| if norms.whole { heads * dim } else { dim };

@@ -284,7 +284,7 @@ impl Sublayer {
             norm.iter().flat_map(|norm| norm.tensors(hidden)).collect::<Vec<_>>()
         };
         let mixture = match &self.stream {
-            StreamSpec::One { .. } | StreamSpec::All => Vec::new(),
+            StreamSpec::One { .. } | StreamSpec::All | StreamSpec::Pair => Vec::new(),
             StreamSpec::Several(mixture) => mixture.tensors(hidden),
             StreamSpec::Gated(gated) => gated.tensors(hidden),
         };

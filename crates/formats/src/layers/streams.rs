@@ -31,6 +31,9 @@ pub enum StreamSpec {
     Gated(GatedStreamsSpec),
     /// Several streams, all of which an operation reads as they are, and adds to.
     All,
+    /// One stream, to which outputs are added; what is read is the pair of an embedding and a state
+    /// from which a head drafts a token.
+    Pair,
 }
 
 /// How a sublayer, or the output head, mixes several streams.

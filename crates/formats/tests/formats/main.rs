@@ -10,6 +10,7 @@ mod dequantize;
 mod experts;
 mod families;
 mod fixtures;
+mod heads;
 mod hostile_values;
 mod joined;
 mod malformed;

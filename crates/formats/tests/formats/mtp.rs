@@ -38,10 +38,10 @@ fn each_form_has_the_tensors_of_its_layers() {
     ] {
         let Some(without) = open(&format!("{MODELS}/{name}")) else { return };
         assert_eq!((without.mtp_layers(), more(&without).len()), (layers, 0), "{name}");
-        assert!(without.config().mtp.is_none() && without.mtp_bytes() > 0);
+        assert!(without.config().drafter.is_none() && without.mtp_bytes() > 0);
         let checkpoint = without.with_mtp().unwrap();
         let (config, found) = (checkpoint.config(), more(&checkpoint));
-        let mtp = config.mtp.as_ref().unwrap();
+        let mtp = config.drafter.as_ref().and_then(|drafter| drafter.mtp()).unwrap();
         assert_eq!((mtp.layers.len(), checkpoint.mtp_layers()), (layers, layers));
         let (mut wanted, mut known) = (BTreeMap::new(), BTreeMap::new());
         for (number, spec) in (config.layers.len()..).zip(&mtp.layers) {
@@ -69,7 +69,7 @@ fn a_gguf_file_has_them_by_the_same_names() {
     let Some(folder) = open(&format!("{MODELS}/qwen3_5_mtp")) else { return };
     let [file, folder] = [file, folder].map(|it| it.with_mtp().unwrap());
     assert_eq!(more(&file), more(&folder));
-    assert_eq!(file.config().mtp, folder.config().mtp);
+    assert_eq!(file.config().drafter, folder.config().drafter);
     let name = "blk.4.nextn.hnorm.weight";
     let [a, b] = [&file, &folder].map(|it| it.tensor(name).unwrap().to_f32().unwrap());
     assert_eq!(a, b);

@@ -1,17 +1,17 @@
 //! What layers keep of a sequence, as the configuration tells.
 
 use backend::LayerCache;
-use formats::ModelConfig;
 use formats::layers::OpSpec;
+use formats::{DraftConfig, ModelConfig};
 
 /// What each layer of a model, and then each that drafts tokens, keeps for a sequence. With
 /// `native_rounding`, rows are rounded as the model was trained for, where it was.
 pub fn layer_caches(config: &ModelConfig, native_rounding: bool) -> Vec<LayerCache> {
     let layers = config.layers.iter().enumerate();
     let own = layers.map(|(number, layer)| layer.cache(number, native_rounding));
-    let mtp = (config.layers.len()..).zip(config.mtp.iter().flat_map(|mtp| &mtp.layers));
-    let drafting = mtp.map(|(number, spec)| spec.cache(config.hidden, number, native_rounding));
-    own.chain(drafting).collect()
+    let (hidden, first) = (config.hidden, config.layers.len());
+    let drafting = |drafter: &DraftConfig| drafter.caches(hidden, first, native_rounding);
+    own.chain(config.drafter.iter().flat_map(drafting)).collect()
 }
 
 /// Values per position that a layer with latent attention caches, and as many as it would cache if

@@ -8,7 +8,7 @@ use super::embedding::AddedEmbeddings;
 use super::head::Head;
 use super::layer::Layer;
 use super::layer_input::LayerInputs;
-use super::mtp::{Mtp, OfModel};
+use super::state_drafter::{OfModel, StateDrafter};
 use super::streams::Residual;
 use crate::classifier::Classifier;
 use crate::error::Error;
@@ -37,7 +37,7 @@ pub(crate) struct Decoder {
     /// On the last stage only.
     head: Option<Head>,
     /// The layers that draft tokens, where they are used.
-    mtp: Option<Mtp>,
+    drafter: Option<StateDrafter>,
     ropes: Ropes,
     cache: Vec<LayerCache>,
     residual: Residual,
@@ -96,11 +96,11 @@ impl Decoder {
         let x = loader.backend.buffer(loader.limits.rows, hidden)?;
         let residual = Residual::load(loader, &config.head, x)?;
         loader.layer_loaded();
-        let mtp = match &config.mtp {
+        let drafter = match &config.drafter {
             Some(config) => {
-                let (mtp, kept) = Mtp::load(loader, config)?;
+                let (drafter, kept) = StateDrafter::load(loader, config)?;
                 cache.extend(kept);
-                Some(mtp)
+                Some(drafter)
             }
             None => None,
         };
@@ -114,7 +114,7 @@ impl Decoder {
             layers,
             first: loader.layers.start,
             head,
-            mtp,
+            drafter,
             cache,
             residual,
             work,
@@ -124,11 +124,18 @@ impl Decoder {
         })
     }
 
-    /// The layers of multi-token prediction, where they are used, and what they use of the model.
-    fn mtp(&self) -> Option<(&Mtp, OfModel<'_>)> {
+    /// The layers that draft tokens, where they are used, and what they use of the model.
+    fn drafter(&self) -> Option<(&StateDrafter, OfModel<'_>)> {
         let Workspace { normed, last, .. } = self.work;
-        let (mtp, head, embed) = (self.mtp.as_ref()?, self.head.as_ref()?, self.embed?);
-        Some((mtp, OfModel { embed, head, residual: &self.residual, normed, last }))
+        let (drafter, head, embed) = (self.drafter.as_ref()?, self.head.as_ref()?, self.embed?);
+        Some((drafter, OfModel { embed, head, residual: &self.residual, normed, last }))
+    }
+
+    /// Keeps the residual stream before the layer with this number for a drafter that reads it.
+    fn tap(&self, pass: &mut ForwardPass<'_>, number: usize) {
+        if let Some(drafter) = &self.drafter {
+            drafter.tap(pass, number, self.residual.buffer());
+        }
     }
 
     /// Fills the residual stream with embeddings, or receives it from the previous stage.
@@ -230,7 +237,7 @@ impl Model for Decoder {
     }
 
     fn draft_layers(&self) -> Option<&dyn DraftLayers> {
-        self.mtp.is_some().then_some(self)
+        self.drafter.is_some().then_some(self)
     }
 
     fn forward(
@@ -250,12 +257,14 @@ impl Model for Decoder {
         for (number, layer) in (self.first..).zip(&self.layers) {
             let next = self.layers.get(number - self.first + 1).filter(|_| foresees);
             let next = next.and_then(Layer::experts);
+            self.tap(pass, number);
             layer.forward(pass, number, &self.residual, [normed, delta], next)?;
         }
+        self.tap(pass, self.first + self.layers.len());
         // delta: [hidden rows, hidden]; logits: [logit rows, vocab]
         self.end(pass)?;
-        if let Some((mtp, model)) = self.mtp() {
-            mtp.follow(pass, &model)?;
+        if let Some((drafter, model)) = self.drafter() {
+            drafter.follow(pass, &model)?;
         }
         Ok(logits)
     }
@@ -263,11 +272,15 @@ impl Model for Decoder {
 
 impl DraftLayers for Decoder {
     fn layers(&self) -> usize {
-        self.mtp.as_ref().map_or(0, Mtp::layers)
+        self.drafter.as_ref().map_or(0, StateDrafter::layers)
     }
 
     fn width(&self) -> usize {
-        self.mtp.as_ref().map_or(0, Mtp::width)
+        self.drafter.as_ref().map_or(0, StateDrafter::width)
+    }
+
+    fn words(&self) -> Option<&[u32]> {
+        self.drafter.as_ref()?.words()
     }
 
     fn draft(
@@ -278,9 +291,9 @@ impl DraftLayers for Decoder {
         states: DraftStates<'_>,
         check: bool,
     ) -> Result<Drafted, Error> {
-        let (mtp, model) = self.mtp().expect("the model has such layers");
+        let (drafter, model) = self.drafter().expect("the model has such layers");
         let pass = &mut ForwardPass { backend, batch, check, slices: None };
         self.ropes.turn_to(pass.backend, batch);
-        mtp.draft(pass, layer, states, &model)
+        drafter.draft(pass, layer, states, &model)
     }
 }

@@ -49,6 +49,20 @@ impl Norm {
         Ok(Self { norm: RmsNorm { weight, unit, eps }, layer: None })
     }
 
+    /// Loads RMSNorms of these names, of equal width, each of a part of rows: one after the other.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape.
+    pub fn of_parts(loader: &mut Loader<'_>, names: &[String], eps: f32) -> Result<Self, Error> {
+        let mut weights = Vec::new();
+        for name in names {
+            weights.extend(loader.require(&format!("{name}.weight"))?.to_f32()?);
+        }
+        let unit = weights.len() / names.len().max(1);
+        let weight = loader.backend.vector(weights);
+        Ok(Self { norm: RmsNorm { weight, unit, eps }, layer: None })
+    }
+
     /// Loads a norm of the residual stream.
     ///
     /// # Errors

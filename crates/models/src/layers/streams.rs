@@ -57,7 +57,12 @@ pub(crate) enum Stream {
     Gated(GatedStreams),
     /// Several, all of which are read and added to.
     All,
+    /// One that is added to; pairs of an embedding and a state are read: `[rows, 2 * hidden]`.
+    Pair(Buffer),
 }
+
+/// Name of the workspace of pairs of an embedding and a state.
+pub(super) const PAIR: &str = "draft_pair";
 
 impl Stream {
     /// Loads the mixture of a sublayer, where there are several streams.
@@ -70,6 +75,7 @@ impl Stream {
             StreamSpec::Several(mixture) => Mixture::load(loader, mixture).map(Self::Several),
             StreamSpec::Gated(gated) => GatedStreams::load(loader, gated).map(Self::Gated),
             StreamSpec::All => Ok(Self::All),
+            StreamSpec::Pair => loader.shared(PAIR, 2 * loader.hidden()).map(Self::Pair),
         }
     }
 }
@@ -154,6 +160,9 @@ impl Residual {
 
     /// What a sublayer reads: `[rows, hidden]`, or all streams.
     pub fn read(&self, pass: &mut ForwardPass<'_>, stream: &Stream) -> Buffer {
+        if let Stream::Pair(pair) = stream {
+            return *pair;
+        }
         let Some(several) = &self.several else { return self.x };
         if let Stream::All = stream {
             return several.streams;
@@ -166,7 +175,7 @@ impl Residual {
             Stream::Gated(gated) => {
                 gated.read(pass, [several.streams, several.normed], self.x, rows);
             }
-            Stream::One { .. } | Stream::All => {}
+            Stream::One { .. } | Stream::All | Stream::Pair(_) => {}
         }
         self.x
     }

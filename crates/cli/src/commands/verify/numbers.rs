@@ -3,7 +3,7 @@
 use super::reference::{Bounds, ReferenceDraft, ReferencePrompt};
 use super::report::VerifyReport;
 use crate::commands::likelihood::nll;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use engine::SingleSequence;
 
 /// Why no greedy token is compared.
@@ -11,7 +11,7 @@ const UNDECIDED: &str = "the reference decides no first token";
 /// Why no five best tokens are compared.
 const NO_RANKS: &str = "no position has five best tokens that are apart";
 /// Why no drafted tokens are compared.
-const NO_LAYERS: &str = "no layers of multi-token prediction are computed";
+const NO_LAYERS: &str = "no layers that draft tokens are computed";
 /// Why no likelihood is compared.
 const ONE_TOKEN: &str = "one token has no next one";
 
@@ -33,8 +33,14 @@ pub(super) fn check(
     bounds: &Bounds,
     report: &mut VerifyReport,
 ) -> Result<()> {
-    let pass = every_position(session, prompt, bounds.gap)?;
     let at = |what: &str| format!("prompt {index} ({} tokens): {what}", prompt.input_ids.len());
+    if let Some(draft) = prompt.drafts().next() {
+        check_drafts(session, (&prompt.input_ids, chunk), (draft, bounds), report, at)?;
+    }
+    if prompt.of_head.is_some() {
+        return Ok(());
+    }
+    let pass = every_position(session, prompt, bounds.gap)?;
     let difference = max_abs(&pass.last_logits, &prompt.last_logits);
     report.at_most(at("last logits, largest difference"), difference, bounds.max_abs);
     let cosine = cosine(&pass.last_logits, &prompt.last_logits);
@@ -51,36 +57,45 @@ pub(super) fn check(
     }
     let (right, wanted) = greedy(session, chunk, prompt, bounds.gap)?;
     report.equal(at("greedy tokens"), right, wanted, UNDECIDED);
-    match &prompt.draft {
-        Some(_) if bounds.max_abs.is_none() => Ok(()),
-        Some(draft) if session.has_drafts() => {
-            drafts(session, (&prompt.input_ids, chunk), draft, report, at)
-        }
-        Some(_) => {
-            report.not_comparable(at("drafted tokens"), NO_LAYERS);
-            Ok(())
-        }
-        None => Ok(()),
-    }
+    Ok(())
 }
 
-/// Compares, in exact mode, what layers of multi-token prediction draft.
-fn drafts(
+/// Compares, in exact mode, what is drafted.
+fn check_drafts(
     session: &mut SingleSequence<'_>,
     (prompt, chunk): (&[u32], usize),
-    draft: &ReferenceDraft,
+    (draft, bounds): (&ReferenceDraft, &Bounds),
     report: &mut VerifyReport,
     at: impl Fn(&str) -> String,
 ) -> Result<()> {
+    if bounds.max_abs.is_none() {
+        return Ok(());
+    }
+    if !session.has_drafts() {
+        report.not_comparable(at("drafted tokens"), NO_LAYERS);
+        return Ok(());
+    }
     let inputs: Vec<u32> = draft.steps.iter().map(|step| step.input_token).collect();
     session.truncate(0)?;
     session.feed(prompt, chunk)?;
-    session.draft(&inputs, |depth, logits| {
-        let want = &draft.steps[depth].logits;
-        let name = at(&format!("drafted token {}, largest difference", depth + 1));
-        report.at_most(name, max_abs(logits, want), Some(draft.f32_max_abs));
+    let mut found = Vec::new();
+    session.draft(&inputs, |_, logits, words| {
+        let best = top(logits, 1)[0];
+        found.push((logits.to_vec(), words.map_or(best, |words| words[best as usize])));
         Ok(())
     })?;
+    for (depth, (step, (logits, id))) in draft.steps.iter().zip(&found).enumerate() {
+        let name = |what: &str| at(&format!("drafted token {}, {what}", depth + 1));
+        if logits.len() != step.logits.len() {
+            let (want, found) = (step.logits.len(), logits.len());
+            bail!("{}: expected {want} as the reference has, found {found}", name("logits"));
+        }
+        let difference = max_abs(logits, &step.logits);
+        report.at_most(name("largest difference"), difference, Some(draft.f32_max_abs));
+        if let Some(want) = step.id.filter(|_| step.gap >= draft.f32_max_abs) {
+            report.equal(name("tokens that agree"), usize::from(*id == want), 1, UNDECIDED);
+        }
+    }
     Ok(())
 }
 

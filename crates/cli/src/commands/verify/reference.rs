@@ -39,7 +39,8 @@ pub(super) struct ReferencePrompt {
     #[serde(default = "yes")]
     pub add_special_tokens: bool,
     pub input_ids: Vec<u32>,
-    /// All logits at the last position.
+    /// All logits at the last position; none in the file of a head that drafts tokens.
+    #[serde(default)]
     pub last_logits: Vec<f32>,
     /// The five best ids at every position.
     #[serde(default)]
@@ -54,9 +55,12 @@ pub(super) struct ReferencePrompt {
     pub mean_nll: Option<f64>,
     /// What layers of multi-token prediction draft.
     pub draft: Option<ReferenceDraft>,
+    /// What the head drafts that the file is of.
+    #[serde(flatten)]
+    pub of_head: Option<ReferenceDraft>,
 }
 
-/// Tokens that layers of multi-token prediction draft after a prompt and the next token.
+/// Tokens that are drafted after a prompt and the next token.
 #[derive(Debug, Deserialize)]
 pub(super) struct ReferenceDraft {
     /// Maximum difference of a logit in exact mode.
@@ -70,8 +74,12 @@ pub(super) struct ReferenceDraft {
 pub(super) struct DraftStep {
     /// The token before it: the next token, or the one drafted last.
     pub input_token: u32,
-    /// All logits.
+    /// The logits of all words that are drafted.
     pub logits: Vec<f32>,
+    /// The drafted token, and by how much its logit is the largest.
+    pub id: Option<u32>,
+    #[serde(default)]
+    pub gap: f64,
 }
 
 /// A text and its vector.
@@ -191,15 +199,11 @@ impl ReferencePrompt {
         if self.input_ids.is_empty() {
             bail!("{at}.input_ids: expected at least one id, found none");
         }
-        if self.last_logits.len() != vocab {
+        if self.last_logits.len() != vocab && self.of_head.is_none() {
             let found = self.last_logits.len();
             bail!("{at}.last_logits: expected {vocab} values as the model has, found {found}");
         }
-        let steps = self.draft.iter().flat_map(|draft| &draft.steps);
-        if let Some(step) = steps.clone().find(|step| step.logits.len() != vocab) {
-            let found = step.logits.len();
-            bail!("{at}.draft: expected {vocab} logits as the model has, found {found}");
-        }
+        let steps = self.drafts().flat_map(|draft| &draft.steps);
         let inputs = steps.map(|step| &step.input_token);
         let mut ids = self.input_ids.iter().chain(&self.greedy_ids).chain(inputs);
         if let Some(id) = ids.find(|id| **id as usize >= vocab) {
@@ -210,6 +214,11 @@ impl ReferencePrompt {
             bail!("{at}.top5_ids: expected {expected} entries, one per token, found {found}");
         }
         Ok(())
+    }
+
+    /// What is drafted after the prompt.
+    pub fn drafts(&self) -> impl Iterator<Item = &ReferenceDraft> {
+        self.draft.iter().chain(&self.of_head)
     }
 
     /// Whether the reference's choice at a greedy step stays the same with differences of `gap`.

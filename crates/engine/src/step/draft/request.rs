@@ -223,10 +223,10 @@ impl RequestDraft {
         self.speculate.uses_layers() && self.tokens.is_empty() && self.max > 0
     }
 
-    /// Adds a token that a layer has drafted with this probability.
-    pub fn add(&mut self, token: u32, probability: f32) {
+    /// Adds a token that `drafter` has computed with this probability.
+    pub fn add(&mut self, drafter: Drafter, token: u32, probability: f32) {
         if self.tokens.is_empty() {
-            self.drafter = Drafter::Mtp;
+            self.drafter = drafter;
             self.evidences.clear();
             self.followed = None;
         }
@@ -247,10 +247,7 @@ impl RequestDraft {
 
     /// What the token at this place rests on.
     fn evidence_at(&self, at: usize) -> usize {
-        match self.drafter {
-            Drafter::Mtp => self.evidences[at],
-            _ => self.evidence + at,
-        }
+        if self.drafter.computes() { self.evidences[at] } else { self.evidence + at }
     }
 
     /// The drafted tokens that a step may verify.
@@ -306,7 +303,7 @@ impl RequestDraft {
         for at in 0..compared.min(right + 1) {
             self.acceptance.add(all, self.drafter, self.evidence_at(at), at < right);
         }
-        if self.drafter == Drafter::Mtp && compared > 0 {
+        if self.drafter.computes() && compared > 0 {
             let came = f32::from(u8::from(right > 0));
             let share = self.share.unwrap_or(all.share);
             self.share = Some(share + NEW_SHARE * (came - share));

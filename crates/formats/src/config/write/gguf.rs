@@ -24,7 +24,7 @@ use crate::layers::{LatentConfig, MambaNorm, RopeScaling, RouterScores};
 impl ModelConfig {
     /// Numbers of layers.
     fn layer_counts(&self, keys: &mut GgufKeyWriter<'_>) {
-        let more = self.mtp.as_ref().map_or(0, |mtp| mtp.layers.len());
+        let more = self.drafter.as_ref().map_or(0, |drafter| drafter.layers().count());
         keys.count("block_count", self.layers.len() + more);
         if more > 0 {
             keys.count(MTP_LAYERS, more);

@@ -2,6 +2,7 @@
 //! checkpoints.
 
 use super::super::family::Family;
+use crate::config::drafting::DraftConfig;
 use crate::config::model::ModelConfig;
 use crate::layers::{Presence, TensorForm, TensorSpec};
 
@@ -34,7 +35,7 @@ impl ModelConfig {
             let named = |(name, shape)| (format!("blk.{number}.{name}"), shape);
             tensors.extend(parts.into_iter().map(named));
         }
-        let mtp = self.mtp.iter().flat_map(|mtp| &mtp.layers);
+        let mtp = self.drafter.iter().filter_map(DraftConfig::mtp).flat_map(|mtp| &mtp.layers);
         for (number, spec) in (self.layers.len()..).zip(mtp) {
             let parts =
                 [spec.own_tensors(hidden), spec.layer.tensors(hidden, form, files)].concat();

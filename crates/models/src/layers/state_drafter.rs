@@ -1,5 +1,6 @@
-//! Layers of multi-token prediction, which draft tokens from the states of a model (DeepSeek-AI,
-//! 2024, "DeepSeek-V3 Technical Report", section 2.2).
+//! Layers that draft tokens from the states of a model: those of multi-token prediction
+//! (DeepSeek-AI, 2024, "DeepSeek-V3 Technical Report", section 2.2) and heads of EAGLE-3 (Li et
+//! al., 2025).
 //!
 //! The row of a position comes from the state of the position before and the embedding of its own
 //! token, so that it depends on the tokens up to there alone; the first position, and with each
@@ -7,41 +8,65 @@
 //! next position of the same one. States are rows of the cache, of which each row reads the one
 //! before: a convolution of two positions.
 
+use super::fused_streams::FusedStreams;
 use super::head::Head;
 use super::layer::Layer;
 use super::linear::Linear;
 use super::norm::Norm;
-use super::streams::{Collapsed, Residual};
+use super::streams::{Collapsed, PAIR, Residual};
 use crate::error::Error;
 use crate::loader::Loader;
 use crate::model::{DraftStates, Drafted};
 use crate::pass::ForwardPass;
 use crate::ranks::Slice;
 use backend::{Buffer, HeadColumns, LayerCache, MapOp, Matrix, ShortConv, Table};
-use formats::{MtpConfig, MtpInput, MtpSpec};
+use formats::{DraftConfig, MtpInput, MtpSpec};
 
 /// Words of the vocabulary that are drafted: of 152,000, the first 32,768 are nine in ten of the
 /// tokens of prose and of code, and the head is the larger part of a draft.
 const MAX_WORDS: usize = 32_768;
 
-/// The layers of multi-token prediction of a model.
-pub(crate) struct Mtp {
-    layers: Vec<MtpLayer>,
+/// The layers that draft tokens for a model.
+pub(crate) struct StateDrafter {
+    layers: Vec<DraftLayer>,
     /// Number of the first of them in the whole model.
     first: usize,
-    work: MtpBuffers,
+    work: DraftBuffers,
     /// Gives each row the state of the position before.
     shift: ShortConv,
-    /// The output head of the first words, and their logits: `[logit rows, words]`.
+    /// The output head of some words, and their logits: `[logit rows, words]`.
     words: Head,
     logits: Buffer,
     /// Values of a state, and of a stream.
     width: usize,
     hidden: usize,
+    /// What is not the model's.
+    own: OwnParts,
 }
 
-/// One layer of multi-token prediction.
-struct MtpLayer {
+/// What a head has of its own.
+#[derive(Default)]
+struct OwnParts {
+    /// The states, where they are made of several streams.
+    fused: Option<FusedStreams>,
+    embed: Option<Table>,
+    /// The stream and the workspace of layers, where they are not as wide as those of the model.
+    work: Option<OwnWork>,
+    /// The drafted words, where they are not the first ones.
+    words: Option<Vec<u32>>,
+    /// Whether the state that a layer gives is before its norm.
+    raw_states: bool,
+}
+
+/// A residual stream of its own, and workspace as [`OfModel`] has it.
+struct OwnWork {
+    residual: Residual,
+    normed: Buffer,
+    last: Buffer,
+}
+
+/// One layer.
+struct DraftLayer {
     token_norm: Norm,
     /// Of each residual stream.
     state_norm: Norm,
@@ -64,11 +89,17 @@ enum Input {
         /// The same matrix for each stream.
         of_streams: Vec<Matrix>,
     },
+    /// Both, `[rows, 2 * hidden]`, which attention reads.
+    Paired {
+        pair: Buffer,
+        /// Whether the stream begins with the norm of the state.
+        normed: bool,
+    },
 }
 
 /// Workspace, `[rows, hidden]` unless stated.
 #[derive(Clone, Copy)]
-struct MtpBuffers {
+struct DraftBuffers {
     /// States of rows, which enter the next row of a layer: `[rows, width]`.
     states: Buffer,
     /// States of the positions before: `[rows, width]`.
@@ -86,6 +117,7 @@ struct MtpBuffers {
 }
 
 /// What the layers use of the model.
+#[derive(Clone, Copy)]
 pub(crate) struct OfModel<'a> {
     pub embed: Table,
     pub head: &'a Head,
@@ -96,7 +128,7 @@ pub(crate) struct OfModel<'a> {
     pub last: Buffer,
 }
 
-impl Mtp {
+impl StateDrafter {
     /// Loads the layers, and tells what each keeps of a sequence.
     ///
     /// # Errors
@@ -104,43 +136,34 @@ impl Mtp {
     /// memory for it.
     pub fn load(
         loader: &mut Loader<'_>,
-        config: &MtpConfig,
+        config: &DraftConfig,
     ) -> Result<(Self, Vec<LayerCache>), Error> {
         if loader.stage.ranks() * loader.slice.ranks() > 1 {
-            let problem = "layers of multi-token prediction cannot be divided among ranks";
+            let problem = "layers that draft tokens cannot be divided among ranks";
             return Err(Error::Config(problem.to_owned()));
         }
         let first = loader.layers.end;
-        let streams = config.layers.first().map_or(1, MtpSpec::streams);
+        let model_width = loader.width;
+        let own = OwnParts::load(loader, config, first)?;
+        let specs = config.specs();
+        let streams = specs.first().map_or(1, MtpSpec::streams);
         let (mut layers, mut caches) = (Vec::new(), Vec::new());
-        for (at, spec) in config.layers.iter().enumerate() {
-            let (layer, cache) = MtpLayer::load(loader, first + at, (at + 1, spec))?;
+        for (at, spec) in specs.iter().enumerate() {
+            let (layer, cache) = DraftLayer::load(loader, first + at, (at + 1, spec))?;
             layers.push(layer);
             caches.push(cache);
             loader.layer_loaded();
         }
         let (hidden, width) = (loader.hidden(), streams * loader.hidden());
-        let joins = config.layers.iter().any(|spec| spec.input == MtpInput::Joined);
-        let mut shared = |name, width| loader.shared(name, width);
-        let work = MtpBuffers {
-            states: shared("mtp_states", width)?,
-            before: shared("mtp_before", width)?,
-            delta: shared("mtp_delta", hidden)?,
-            normed: shared("mtp_normed", width)?,
-            token: shared("mtp_token", hidden)?,
-            token_normed: shared("mtp_token_normed", hidden)?,
-            joined: if joins { Some(shared("mtp_joined", 2 * hidden)?) } else { None },
-            spread: if joins { None } else { Some(shared("mtp_spread", width)?) },
-        };
+        let work = DraftBuffers::new(loader, specs, width)?;
         // Of two positions the first alone.
         let taps = [vec![1.0; width], vec![0.0; width]].concat();
         let weight = loader.backend.vector(taps);
         let shift = ShortConv { silu: false, weight, bias: None, out: work.before };
-        let model = loader.checkpoint.config();
-        let (head, count) = (model.head.clone(), model.vocab.min(MAX_WORDS));
-        let words = Head::of_first(loader, &head, count)?;
+        let (words, count) = words(loader, config, first)?;
         let logits = loader.backend.buffer(loader.limits.logit_rows, count)?;
-        Ok((Self { layers, first, work, shift, words, logits, width, hidden }, caches))
+        loader.width = model_width;
+        Ok((Self { layers, first, work, shift, words, logits, width, hidden, own }, caches))
     }
 
     /// Number of layers.
@@ -153,6 +176,30 @@ impl Mtp {
         self.width
     }
 
+    /// The drafted words by their numbers, where they are not the first ones.
+    pub fn words(&self) -> Option<&[u32]> {
+        self.own.words.as_deref()
+    }
+
+    /// Keeps the residual stream of the model before the layer with this `number`, if states are
+    /// made of it.
+    pub fn tap(&self, pass: &mut ForwardPass<'_>, number: usize, stream: Buffer) {
+        if let Some(fused) = &self.own.fused {
+            fused.tap(pass, number, stream);
+        }
+    }
+
+    /// What the layers use of the model, with what they have of their own in its place.
+    fn used<'a>(&'a self, model: &OfModel<'a>) -> OfModel<'a> {
+        let embed = self.own.embed.unwrap_or(model.embed);
+        match &self.own.work {
+            Some(OwnWork { residual, normed, last }) => {
+                OfModel { embed, residual, normed: *normed, last: *last, head: model.head }
+            }
+            None => OfModel { embed, ..*model },
+        }
+    }
+
     /// Computes the rows of a batch that the model has just computed in all layers, and stores what
     /// is kept of them.
     ///
@@ -160,13 +207,15 @@ impl Mtp {
     /// With checking on, if a value is not finite.
     pub fn follow(&self, pass: &mut ForwardPass<'_>, model: &OfModel<'_>) -> Result<(), Error> {
         let (stream, rows) = (model.residual.buffer(), pass.rows());
-        let mut states = match self.layers[0].input {
-            Input::Joined(_) if model.head.has_norm() => {
+        let mut states = match (&self.own.fused, &self.layers[0].input) {
+            (Some(fused), _) => fused.forward(pass, self.work.states),
+            (None, Input::Joined(_)) if model.head.has_norm() => {
                 model.head.normalise(pass, (stream, self.work.states), rows);
                 self.work.states
             }
             _ => stream,
         };
+        let model = &self.used(model);
         for at in 0..self.layers.len() {
             self.shift(pass, at, states);
             states = self.compute(pass, at, model)?;
@@ -185,7 +234,8 @@ impl Mtp {
         states: DraftStates<'_>,
         model: &OfModel<'_>,
     ) -> Result<Drafted, Error> {
-        let (MtpBuffers { states: own, before, .. }, rows) = (self.work, pass.rows());
+        let model = &self.used(model);
+        let (DraftBuffers { states: own, before, .. }, rows) = (self.work, pass.rows());
         let mut fill = |buffer, states: &[f32]| {
             pass.backend.update(buffer, rows, &mut |values| values.copy_from_slice(states));
         };
@@ -227,13 +277,14 @@ impl Mtp {
         layer.layer.forward(pass, self.first + at, model.residual, work, None)?;
         let stream = model.residual.buffer();
         Ok(match layer.input {
-            Input::Joined(_) => layer.norm.forward(pass, stream, buffers.states, rows),
             Input::Added { .. } => stream,
+            Input::Paired { .. } if self.own.raw_states => stream,
+            _ => layer.norm.forward(pass, stream, buffers.states, rows),
         })
     }
 }
 
-impl MtpLayer {
+impl DraftLayer {
     /// Loads the layer with this `number`, which has rows from the position `first` on, and tells
     /// what it keeps of a sequence.
     fn load(
@@ -245,7 +296,7 @@ impl MtpLayer {
             loader.enter(Some(number), spec.own_tensors(loader.hidden()), Vec::new());
         };
         enter(loader);
-        let [token_norm, state_norm] = MtpSpec::NORMS;
+        let [token_norm, state_norm] = spec.input.norms();
         let token_norm = Norm::load(loader, token_norm, spec.eps)?;
         let state_norm = Norm::load(loader, state_norm, spec.eps)?;
         let input = match spec.input {
@@ -257,6 +308,10 @@ impl MtpLayer {
                     spec.streams()
                 ],
             },
+            MtpInput::Paired { normed } => {
+                let pair = loader.shared(PAIR, 2 * loader.hidden())?;
+                Input::Paired { pair, normed }
+            }
         };
         let (layer, mut cache) = Layer::load(loader, (number, first), &spec.layer)?;
         let cached = (number - loader.layers.start, cache.rows.len());
@@ -273,32 +328,116 @@ impl MtpLayer {
     fn begin(
         &self,
         pass: &mut ForwardPass<'_>,
-        buffers: &MtpBuffers,
+        buffers: &DraftBuffers,
         hidden: usize,
         model: &OfModel<'_>,
     ) {
-        let MtpBuffers { before, normed, token, token_normed, joined, spread, .. } = *buffers;
+        let DraftBuffers { before, normed, token, token_normed, joined, spread, .. } = *buffers;
         let (stream, rows) = (model.residual.buffer(), pass.rows());
         pass.backend.embed(model.embed, pass.batch.tokens(), token);
         self.token_norm.forward(pass, token, token_normed, rows);
         self.state_norm.forward(pass, before, normed, rows);
         let columns = |buffer, first, stride| HeadColumns { buffer, first, stride };
+        let pair = |pass: &mut ForwardPass<'_>, into| {
+            for (part, first) in [(token_normed, 0), (normed, hidden)] {
+                let to = columns(into, first, 2 * hidden);
+                pass.backend.copy_heads(columns(part, 0, hidden), hidden, to, rows);
+            }
+        };
+        let (from, to) = (columns(normed, 0, hidden), columns(stream, 0, hidden));
         match (&self.input, joined, spread) {
             (Input::Joined(projection), Some(joined), _) => {
-                for (part, first) in [(token_normed, 0), (normed, hidden)] {
-                    let to = columns(joined, first, 2 * hidden);
-                    pass.backend.copy_heads(columns(part, 0, hidden), hidden, to, rows);
-                }
+                pair(pass, joined);
                 projection.forward(pass, joined, stream, rows);
             }
             (Input::Added { of_token, of_streams }, _, Some(spread)) => {
                 of_token.forward(pass, token_normed, token, rows);
                 pass.backend.spread_streams(token, spread, rows);
-                let (from, to) = (columns(normed, 0, hidden), columns(stream, 0, hidden));
                 pass.backend.linear_heads(from, of_streams, to, rows);
                 pass.backend.map(MapOp::Add(spread), stream, rows);
             }
+            (Input::Paired { pair: into, normed }, _, _) => {
+                pair(pass, *into);
+                let from = if *normed { from } else { columns(before, 0, hidden) };
+                pass.backend.copy_heads(from, hidden, to, rows);
+            }
             _ => unreachable!("each form of input has its workspace"),
+        }
+    }
+}
+
+impl DraftBuffers {
+    /// Workspace for layers of these specifications, whose states have `width` values.
+    fn new(loader: &mut Loader<'_>, specs: &[MtpSpec], width: usize) -> Result<Self, Error> {
+        let hidden = loader.hidden();
+        let is = |input| specs.iter().any(|spec| spec.input == input);
+        let (joins, adds) = (is(MtpInput::Joined), is(MtpInput::Added));
+        let mut shared = |name, width| loader.shared(name, width);
+        Ok(Self {
+            states: shared("draft_states", width)?,
+            before: shared("draft_before", width)?,
+            delta: shared("draft_delta", hidden)?,
+            normed: shared("draft_normed", width)?,
+            token: shared("draft_token", hidden)?,
+            token_normed: shared("draft_token_normed", hidden)?,
+            joined: if joins { Some(shared("draft_joined", 2 * hidden)?) } else { None },
+            spread: if adds { Some(shared("draft_spread", width)?) } else { None },
+        })
+    }
+}
+
+impl OwnParts {
+    /// Loads what a head has of its own, in the layer with this `number`, and makes the width of
+    /// the loader that of the head.
+    fn load(loader: &mut Loader<'_>, config: &DraftConfig, number: usize) -> Result<Self, Error> {
+        let DraftConfig::Eagle3(head) = config else { return Ok(Self::default()) };
+        let (hidden, vocab) = (loader.hidden(), loader.checkpoint.config().vocab);
+        loader.enter(Some(number), head.own_tensors(hidden, vocab), Vec::new());
+        let fused = Some(FusedStreams::load(loader, head)?);
+        let embed = match head.embeds {
+            true => Some(loader.table("token_embd.weight")?),
+            false => None,
+        };
+        loader.width = head.width;
+        let work = match head.width == hidden {
+            true => None,
+            false => Some(OwnWork::new(loader, &head.layer)?),
+        };
+        let words = loader.checkpoint.drafted_words()?;
+        Ok(Self { fused, embed, work, words, raw_states: !head.normed_states })
+    }
+}
+
+impl OwnWork {
+    fn new(loader: &mut Loader<'_>, spec: &MtpSpec) -> Result<Self, Error> {
+        let (rows, logit_rows) = (loader.limits.rows, loader.limits.logit_rows);
+        let width = loader.hidden();
+        let x = loader.backend.buffer(rows, width)?;
+        Ok(Self {
+            residual: Residual::load(loader, &spec.head, x)?,
+            normed: loader.backend.buffer(rows.max(logit_rows), width)?,
+            last: loader.backend.buffer(logit_rows, width)?,
+        })
+    }
+}
+
+/// Loads the output head of the words that a drafter with a layer of this `number` drafts, and
+/// counts them.
+fn words(
+    loader: &mut Loader<'_>,
+    config: &DraftConfig,
+    number: usize,
+) -> Result<(Head, usize), Error> {
+    let model = loader.checkpoint.config();
+    match config {
+        DraftConfig::Mtp(_) => {
+            let count = model.vocab.min(MAX_WORDS);
+            Ok((Head::of_first(loader, &model.head, count)?, count))
+        }
+        DraftConfig::Eagle3(head) => {
+            let tensors = head.own_tensors(model.hidden, model.vocab);
+            loader.enter(Some(number), tensors, Vec::new());
+            Ok((Head::of_drafter(loader, head.words)?, head.words))
         }
     }
 }
