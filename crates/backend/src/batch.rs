@@ -260,6 +260,18 @@ impl Batch {
         self.hidden_rows.extend((last.end - rows..last.end).map(|row| row as u32));
     }
 
+    /// The same rows, each at the position before its own, so that it attends to the rows before
+    /// it alone. Rows at the first position stay there.
+    #[must_use]
+    pub fn one_earlier(&self) -> Self {
+        let mut earlier = self.clone();
+        earlier.positions.iter_mut().for_each(|position| *position = position.saturating_sub(1));
+        for sequence in &mut earlier.sequences {
+            sequence.position = sequence.position.saturating_sub(1);
+        }
+        earlier
+    }
+
     /// Number of rows.
     pub fn rows(&self) -> usize {
         self.tokens.len()

@@ -234,11 +234,10 @@ impl Checkpoint {
             let problem = "expected a model without a drafter of its own";
             return Err(Error::file(files.path(), problem));
         }
-        let (drafter, views) = head::read(files, &name_of(files.path()), &self.config)?;
+        let views = head::read(files, &name_of(files.path()), &mut self.config)?;
         for tensor in tracked(views)?.into_values() {
             insert(&mut self.tensors, tensor)?;
         }
-        self.config.drafter = Some(drafter);
         match self.missing_of_drafter() {
             Some((name, shape)) => {
                 let problem = format!("expected shape {shape:?}, found no such tensor");

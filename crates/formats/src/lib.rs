@@ -39,6 +39,7 @@ mod tensor;
 pub use adapter::{AdapterFile, AdapterPair, ProjectionShapes};
 pub use chat::ChatRules;
 pub use checkpoint::{Checkpoint, OpenOptions};
+pub use config::{AssistantConfig, ChosenWords, WORD_ORDER};
 pub use config::{DraftConfig, Eagle3Config, StreamNorm, WORD_IDS, WordIds};
 pub use config::{ModelConfig, MtpConfig, MtpInput, MtpSpec};
 pub use digest::{digest_files, known_digest};

@@ -10,7 +10,7 @@ use dist::Shard;
 use formats::layers::RopeConfig;
 use formats::layers::{Factors, Growth, Presence, ROPE_EXPONENTS, TensorSpec};
 use formats::names::EXPERTS_BY_TOKEN;
-use formats::{Checkpoint, TensorView};
+use formats::{Checkpoint, TensorView, WORD_ORDER};
 use kernels::quant::QuantType;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -371,6 +371,16 @@ impl<'a> Loader<'a> {
         // Counts of experts are bounded far below.
         let ids = self.checkpoint.ids(&self.full_name(EXPERTS_BY_TOKEN), shape, count as u32)?;
         Ok(ids.into())
+    }
+
+    /// The words of each centroid of a head that drafts tokens, one after the other.
+    ///
+    /// # Errors
+    /// If the table is missing, has another shape, or holds a number of no word.
+    pub fn word_order(&self) -> Result<Vec<u32>, Error> {
+        let words = self.checkpoint.config().vocab;
+        let name = self.full_name(WORD_ORDER);
+        Ok(self.checkpoint.ids(&name, self.shape(WORD_ORDER), words as u32)?)
     }
 
     /// Loads the logarithms of factors of all rotary frequencies.

@@ -151,6 +151,26 @@ fn families_that_joined_later_agree_with_their_references() {
     assert_eq!(verified, NEXT_FILES.len());
 }
 
+/// Heads and assistants draft what the reference drafts, on the CPU and on a GPU.
+#[test]
+fn heads_draft_what_their_references_draft() {
+    let Some(heads) = fixtures::find("next/drafters") else { return };
+    let Some(models) = fixtures::find("next/models") else { return };
+    let devices = [Some("cpu".to_owned()), fixtures::gpu()];
+    let mut verified = 0;
+    for head in heads.read_dir().unwrap().map(|entry| entry.unwrap().path()) {
+        let text = std::fs::read_to_string(head.join("reference.json")).unwrap();
+        let reference: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let target = Path::new(reference["target"].as_str().unwrap()).file_name().unwrap();
+        let paths = [&models.join(target), &head].map(|path| path.to_str().unwrap().to_owned());
+        for device in devices.iter().flatten() {
+            succeed(&["verify", &paths[0], "--draft-model", &paths[1], "--device", device]);
+        }
+        verified += 1;
+    }
+    assert!(verified >= 4, "{verified} heads");
+}
+
 /// Those of families that are not known are refused as such, and printed.
 #[test]
 fn families_of_autumn_2026_agree_with_hugging_face() {

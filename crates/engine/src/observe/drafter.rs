@@ -23,11 +23,13 @@ pub enum Drafter {
     Mtp,
     /// A head of EAGLE-3.
     Eagle3,
+    /// An assistant of Gemma 4.
+    Assistant,
 }
 
 impl Drafter {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Forced,
         Self::Ngram,
         Self::Suffix,
@@ -35,6 +37,7 @@ impl Drafter {
         Self::Memory,
         Self::Mtp,
         Self::Eagle3,
+        Self::Assistant,
     ];
 
     /// The layers that draft tokens with the states of a model.
@@ -42,6 +45,7 @@ impl Drafter {
         match config {
             DraftConfig::Mtp(_) => Self::Mtp,
             DraftConfig::Eagle3(_) => Self::Eagle3,
+            DraftConfig::Assistant(_) => Self::Assistant,
         }
     }
 
@@ -55,11 +59,17 @@ impl Drafter {
             Self::Memory => "memory",
             Self::Mtp => "mtp",
             Self::Eagle3 => "eagle3",
+            Self::Assistant => "assistant",
         }
     }
 
     /// Whether its tokens are computed, one after the other, each with a probability.
     pub(crate) fn computes(self) -> bool {
-        matches!(self, Self::Mtp | Self::Eagle3)
+        matches!(self, Self::Mtp | Self::Eagle3 | Self::Assistant)
+    }
+
+    /// Whether all its tokens of a step are drafted at one position: it keeps no rows of its own.
+    pub(crate) fn stays(self) -> bool {
+        self == Self::Assistant
     }
 }

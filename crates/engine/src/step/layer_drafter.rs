@@ -132,7 +132,7 @@ impl LayerDrafter {
         let (view, number) = (scheduler.sequence(slot), self.batch.rows());
         let known = view.tokens.len();
         let token = drafted.last().unwrap_or(&view.tokens[known - 1]);
-        let position = known - 1 + drafted.len();
+        let position = known - 1 + if self.drafter.stays() { 0 } else { drafted.len() };
         self.batch.push([&[*token], &[]], position, 1);
         if runner.is_long(view.capacity) {
             self.batch.mark_long();

@@ -2,6 +2,7 @@
 
 use crate::load::error::Error;
 use crate::load::runner::Runner;
+use crate::observe::drafter::Drafter;
 use crate::step::sequence_memory::SequenceMemory;
 use backend::Batch;
 use models::DraftStates;
@@ -140,6 +141,7 @@ impl<'a> SingleSequence<'a> {
     ) -> Result<(), Error> {
         let (next, width) = (self.len(), self.runner.state_width());
         let is_one = self.runner.draft_layers() == 1;
+        let stays = self.runner.drafter.is_some_and(Drafter::stays);
         let mut states = Vec::new();
         for depth in 0..inputs.len() {
             // A single layer has the rows before; a further one has none of drafted tokens.
@@ -147,7 +149,8 @@ impl<'a> SingleSequence<'a> {
             let layer = if is_one { 0 } else { depth };
             self.batch.clear();
             let tokens = &inputs[first..depth + 1];
-            self.memory.push(&mut self.batch, tokens, next + first, 1);
+            let position = next + if stays { 0 } else { first };
+            self.memory.push(&mut self.batch, tokens, position, 1);
             let drafts = if is_one && depth > 0 {
                 self.runner.draft(&self.batch, layer, DraftStates::Before(&states))?
             } else {

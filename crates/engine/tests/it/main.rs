@@ -7,6 +7,7 @@ mod constraints;
 mod determinism;
 mod devices;
 mod disk;
+mod draft_assistants;
 mod draft_heads;
 mod drafts;
 mod embeddings;

@@ -5,12 +5,13 @@ use super::tensors::canonical_tensors;
 use crate::config::gguf::ROPE_FACTORS;
 use crate::config::{DraftConfig, Eagle3Config, ModelConfig, WORD_IDS, WordIds};
 use crate::error::{Error, Result};
-use crate::families::{DraftHead, Eagle3Tensors, HeadKind, read_head};
+use crate::families::{DraftHead, Eagle3Tensors, HeadKind, OwnSettings, look_back, read_head};
 use crate::files::ModelFiles;
+use crate::names;
 use crate::native;
 use crate::tensor::TensorView;
 
-/// Reads a head for the model with this configuration, and its tensors, as those of a layer after
+/// Reads a head into the configuration of its model. Returns its tensors, as those of layers after
 /// the last one. `name` is its display name.
 ///
 /// # Errors
@@ -18,23 +19,36 @@ use crate::tensor::TensorView;
 pub(super) fn read(
     files: &ModelFiles,
     name: &str,
-    model: &ModelConfig,
-) -> Result<(DraftConfig, Vec<TensorView>)> {
+    model: &mut ModelConfig,
+) -> Result<Vec<TensorView>> {
     let wrong = |problem: String| Error::file(files.path(), problem);
     let kind = HeadKind::of(files)?;
     let kind =
         kind.ok_or_else(|| wrong("expected a head that drafts tokens, found none".into()))?;
     let head = read_head(kind, files, name)?;
-    head.check_layers(files.path())?;
     let mut views = tensors_of(&head, files)?;
-    let found = described(&views);
     let is_gguf = files.gguf().is_some();
-    let config = head.own.of_model(&head.model, &found, (model, is_gguf)).map_err(wrong)?;
+    let config = match &head.own {
+        OwnSettings::Eagle3(own) => {
+            let found = described(&views);
+            let config = own.of_model(&head.model, &found, (model, is_gguf));
+            config.map(DraftConfig::Eagle3)
+        }
+        OwnSettings::Assistant(own) => {
+            let config = own.of_model(&head.model, model);
+            look_back(model);
+            config.map(DraftConfig::Assistant)
+        }
+    };
+    model.drafter = Some(config.map_err(wrong)?);
+    let first = model.layers.len();
     for view in &mut views {
-        let part = view.name.strip_prefix("blk.0.").unwrap_or(&view.name);
-        *view = view.named(format!("blk.{}.{part}", model.layers.len()));
+        let (layer, part) = names::split_canonical(&view.name).unwrap_or(("0", &view.name));
+        let number = layer.parse::<usize>().ok().and_then(|layer| layer.checked_add(first));
+        let name = format!("blk.{}.{part}", number.unwrap_or(first));
+        *view = view.named(name);
     }
-    Ok((DraftConfig::Eagle3(config), views))
+    Ok(views)
 }
 
 /// The numbers of a head's words in a vocabulary of `vocab` words, from what its tensor holds.

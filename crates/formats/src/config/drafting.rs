@@ -3,6 +3,7 @@
 use kernels::kv::LayerCache;
 use serde::Serialize;
 
+use super::assistant::AssistantConfig;
 use super::eagle3::Eagle3Config;
 use super::mtp::{MtpConfig, MtpSpec};
 use crate::layers::{Layer, TensorSpec};
@@ -14,6 +15,8 @@ pub enum DraftConfig {
     Mtp(MtpConfig),
     /// A head of EAGLE-3 from a checkpoint of its own.
     Eagle3(Eagle3Config),
+    /// An assistant of Gemma 4 from a checkpoint of its own.
+    Assistant(AssistantConfig),
 }
 
 impl DraftConfig {
@@ -21,21 +24,26 @@ impl DraftConfig {
     pub fn mtp(&self) -> Option<&MtpConfig> {
         match self {
             Self::Mtp(mtp) => Some(mtp),
-            Self::Eagle3(_) => None,
+            Self::Eagle3(_) | Self::Assistant(_) => None,
         }
     }
 
-    /// The layers, with what comes before and after each.
+    /// The layers whose rows are computed from states, with what comes before and after each.
     pub fn specs(&self) -> &[MtpSpec] {
         match self {
             Self::Mtp(mtp) => &mtp.layers,
             Self::Eagle3(head) => std::slice::from_ref(&head.layer),
+            Self::Assistant(_) => &[],
         }
     }
 
     /// The layers.
     pub fn layers(&self) -> impl Iterator<Item = &Layer> + Clone {
-        self.specs().iter().map(|spec| &spec.layer)
+        let own: &[Layer] = match self {
+            Self::Assistant(assistant) => &assistant.layers,
+            Self::Mtp(_) | Self::Eagle3(_) => &[],
+        };
+        self.specs().iter().map(|spec| &spec.layer).chain(own)
     }
 
     /// What each layer, of which the first has this number, keeps of a sequence in a model of width
@@ -47,6 +55,11 @@ impl DraftConfig {
                 layers.map(|(number, spec)| spec.cache(hidden, number, native)).collect()
             }
             Self::Eagle3(head) => vec![head.cache(first, native)],
+            Self::Assistant(assistant) => {
+                let mut caches = vec![LayerCache::default(); assistant.layers.len()];
+                caches[0] = assistant.cache(hidden);
+                caches
+            }
         }
     }
 
@@ -55,6 +68,7 @@ impl DraftConfig {
         match self {
             Self::Mtp(mtp) => mtp.layers.iter().map(|spec| spec.loaded(hidden)).collect(),
             Self::Eagle3(head) => vec![head.loaded(hidden, vocab)],
+            Self::Assistant(assistant) => assistant.loaded(hidden, vocab),
         }
     }
 }

@@ -173,6 +173,8 @@ pub(crate) struct GgufRules {
     /// Whether GGUF files have weights of the norms of query and key heads where models have none:
     /// the factor of attention scores beyond that of the width of heads, and ones.
     pub fills_head_norms: bool,
+    /// Whether files are of a head that drafts tokens, whose layers are all of that kind.
+    pub is_head: bool,
     /// Sets what GGUF metadata says beyond the common keys.
     pub more: fn(keys: &GgufKeys, file: &GgufFile, model: &mut Hyperparameters) -> Result<()>,
 }
@@ -311,6 +313,7 @@ pub(crate) const BASE: Family = Family {
         half_rotated: false,
         folds: false,
         fills_head_norms: false,
+        is_head: false,
         eps: &[RMS_EPS],
         more: |_, _, _| Ok(()),
     },

@@ -52,7 +52,10 @@ pub(crate) fn read(
 
 fn build(keys: &GgufKeys, file: &GgufFile, family: &Family) -> Result<Hyperparameters> {
     let source = FieldSource::Gguf(keys);
-    let layers = layers(keys, file)?;
+    let layers = match family.gguf.is_head {
+        true => keys.positive("block_count", MAX_LAYERS)?,
+        false => layers(keys, file)?,
+    };
     let mut model = family::plain(layers);
     model.activation = family.gguf.activation;
     rows::HIDDEN.read(source, &mut model)?;

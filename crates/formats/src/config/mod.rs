@@ -4,6 +4,7 @@
 //! `fields`, `names` and `yarn`; `parts` and `rows`; `family`, the descriptor that readers and
 //! writers take; `model`; `check`, `compressed`, `delta` and `mamba`; `hf`, `gguf` and `write`.
 
+pub(crate) mod assistant;
 pub(crate) mod check;
 mod compressed;
 mod delta;
@@ -26,6 +27,7 @@ mod schema;
 pub(crate) mod write;
 mod yarn;
 
+pub use assistant::{AssistantConfig, ChosenWords, WORD_ORDER};
 pub use drafting::DraftConfig;
 pub use eagle3::{Eagle3Config, StreamNorm, WORD_IDS, WordIds};
 pub use encoder::EncoderConfig;

@@ -93,6 +93,7 @@ impl Hyperparameters {
             biases: Biases::None,
             keys: self.key_source(at),
             factors,
+            lookback: 0,
             pairs: false,
         }
     }

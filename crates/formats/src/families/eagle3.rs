@@ -165,6 +165,9 @@ impl Eagle3Head {
         (model, is_gguf): (&ModelConfig, bool),
     ) -> std::result::Result<Eagle3Config, String> {
         let (width, layers) = (own.hidden, model.layers.len());
+        if own.layers.len() != 1 {
+            return Err(format!("expected a head of 1 layer, found {}", own.layers.len()));
+        }
         if model.head.mixture.is_some() || model.head.gated.is_some() {
             return Err("expected a model of one residual stream, found several".into());
         }

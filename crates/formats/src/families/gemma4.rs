@@ -117,24 +117,27 @@ fn set_generation(model: &mut Hyperparameters, keys_as_values: bool) {
     model.grouped = GroupedConfig { values, ..GroupedConfig::default() };
 }
 
-fn hf_more(config: Object, model: &mut Hyperparameters) -> Result<()> {
+pub(super) fn hf_more(config: Object, model: &mut Hyperparameters) -> Result<()> {
     let keys_as_values = config.flag("attention_k_eq_v")? == Some(true);
     set_generation(model, keys_as_values);
     let (kv_heads, head_dim) = (model.kv_heads, model.head_dim);
     let rope = rope::windowed(config, head_dim)?;
     model.windowed = Some(WindowedConfig { kv_heads, head_dim, rope });
-    model.head_dim = config.nullable("global_head_dim", MAX_HEADS, Some(512))?.unwrap_or(head_dim);
+    let of_layer = of_full_layer(config, model, "head_dim")?;
+    let wide = of_layer.or(Some(512));
+    model.head_dim = config.nullable("global_head_dim", MAX_HEADS, wide)?.unwrap_or(head_dim);
     model.rope.dim = model.head_dim;
     if keys_as_values {
         let own = config.opt_positive("num_global_key_value_heads", MAX_HEADS)?;
-        model.kv_heads = own.unwrap_or(kv_heads);
+        let of_layer = of_full_layer(config, model, "num_key_value_heads")?;
+        model.kv_heads = own.or(of_layer).unwrap_or(kv_heads);
     }
     model.shared_kv_layers = config.count("num_kv_shared_layers", MAX_LAYERS)?.unwrap_or(0);
     model.wide_mlps =
         config.flag("use_double_wide_mlp")? == Some(true) && model.shared_kv_layers > 0;
     rows::read(&[rows::LAYER_INPUTS, rows::LOGIT_CAP], FieldSource::ConfigJson(config), model)?;
     const ROWS: &str = "vocab_size_per_layer_input";
-    match config.opt_positive(ROWS, MAX_TOKENS)? {
+    match config.count(ROWS, MAX_TOKENS)? {
         Some(rows) if model.layer_inputs > 0 && rows != model.vocab_size => {
             let expected = format!("expected vocab_size ({})", model.vocab_size);
             Err(config.error(ROWS, format!("{expected}, found {rows}")))
@@ -143,7 +146,26 @@ fn hf_more(config: Object, model: &mut Hyperparameters) -> Result<()> {
     }
 }
 
-fn gguf_more(keys: &GgufKeys, file: &GgufFile, model: &mut Hyperparameters) -> Result<()> {
+/// A setting of the first layer without a window, where config.json has settings of single layers,
+/// as transformers 5.24 writes them.
+fn of_full_layer(config: Object, model: &Hyperparameters, key: &str) -> Result<Option<usize>> {
+    const LAYERS: &str = "per_layer_config";
+    let Some(layers) = config.object(LAYERS)? else { return Ok(None) };
+    let full = model.windows.iter().position(Option::is_none);
+    let full = full.map(|layer| layer.to_string()).unwrap_or_default();
+    match layers.entries().find(|(layer, _)| *layer == full) {
+        Some((layer, Json::Object(fields))) => {
+            Object::at(config.path, layer, fields).opt_positive(key, MAX_HEADS)
+        }
+        _ => Ok(None),
+    }
+}
+
+pub(super) fn gguf_more(
+    keys: &GgufKeys,
+    file: &GgufFile,
+    model: &mut Hyperparameters,
+) -> Result<()> {
     const WIDTH: &str = "feed_forward_length";
     let layers = model.layers;
     // Layers without a window have another number of KV heads only where keys are values.

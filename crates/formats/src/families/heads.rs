@@ -1,7 +1,9 @@
 //! Heads that draft tokens for a model, in checkpoints of their own.
 
 use super::eagle3::{self, Eagle3Head};
+use super::gemma4_assistant::{self, ASSISTANT, AssistantHead};
 use super::prelude::*;
+use crate::config::hf;
 use crate::error::Error;
 use crate::files::ModelFiles;
 use crate::json::{self, CONFIG_FILE, MAX_CONFIG_BYTES};
@@ -12,6 +14,8 @@ use std::path::{Path, PathBuf};
 pub enum HeadKind {
     /// A head of EAGLE-3.
     Eagle3,
+    /// An assistant of Gemma 4.
+    Assistant,
 }
 
 /// What the files of a head say of it.
@@ -20,14 +24,27 @@ pub(crate) struct DraftHead {
     pub model: ModelConfig,
     pub family: &'static Family,
     /// What models do not have.
-    pub own: Eagle3Head,
+    pub own: OwnSettings,
+}
+
+/// What the files of a head say that models do not have.
+pub(crate) enum OwnSettings {
+    Eagle3(Eagle3Head),
+    Assistant(AssistantHead),
 }
 
 impl HeadKind {
+    const ALL: [Self; 2] = [Self::Eagle3, Self::Assistant];
+
     /// Its name in checkpoints.
     pub fn name(self) -> &'static str {
+        self.family().name
+    }
+
+    fn family(self) -> &'static Family {
         match self {
-            Self::Eagle3 => eagle3::EAGLE3.name,
+            Self::Eagle3 => &eagle3::EAGLE3,
+            Self::Assistant => &ASSISTANT,
         }
     }
 
@@ -44,49 +61,41 @@ impl HeadKind {
     pub fn of(files: &ModelFiles) -> Result<Option<Self>> {
         if let Some(gguf) = files.gguf() {
             let name = gguf.metadata().text("general.architecture")?;
-            return Ok((name == eagle3::EAGLE3.name).then_some(Self::Eagle3));
+            return Ok(Self::ALL.into_iter().find(|kind| kind.family().gguf.name == name));
         }
         let path = config_path(files);
         let map = json::parse_object(&json::read_text(&path, MAX_CONFIG_BYTES)?, &path)?;
         let config = Object::new(&path, &map);
+        if gemma4_assistant::is_head(config)? {
+            return Ok(Some(Self::Assistant));
+        }
         Ok(eagle3::is_head(config)?.then_some(Self::Eagle3))
     }
 }
 
 /// Reads what the files of a head of this kind say. `name` is its display name.
 pub(crate) fn read_head(kind: HeadKind, files: &ModelFiles, name: &str) -> Result<DraftHead> {
-    let HeadKind::Eagle3 = kind;
-    let family = &eagle3::EAGLE3;
-    if let Some(gguf) = files.gguf() {
-        let keys = GgufKeys { metadata: gguf.metadata(), prefix: family.gguf.name };
-        let model = gguf::read(&keys, gguf, family, name)?;
-        let own = Eagle3Head::from_gguf(&keys)?;
+    let family = kind.family();
+    if let Some(file) = files.gguf() {
+        let keys = GgufKeys { metadata: file.metadata(), prefix: family.gguf.name };
+        let model = gguf::read(&keys, file, family, name)?;
+        let own = match kind {
+            HeadKind::Eagle3 => OwnSettings::Eagle3(Eagle3Head::from_gguf(&keys)?),
+            HeadKind::Assistant => OwnSettings::Assistant(AssistantHead::from_gguf(&keys, file)?),
+        };
         return Ok(DraftHead { model, family, own });
     }
     let path = config_path(files);
     let map = json::parse_object(&json::read_text(&path, MAX_CONFIG_BYTES)?, &path)?;
-    let mut map = eagle3::flattened(map);
-    crate::config::hf::fill(&mut map, family);
+    let mut map = if kind == HeadKind::Eagle3 { eagle3::flattened(map) } else { map };
+    hf::fill(&mut map, family);
     let config = Object::new(&path, &map);
-    let model = crate::config::hf::read(config, family, name, |_| true)?.model;
-    let own = Eagle3Head::from_hf(config)?;
+    let model = hf::read(config, family, name, |_| true)?.model;
+    let own = match kind {
+        HeadKind::Eagle3 => OwnSettings::Eagle3(Eagle3Head::from_hf(config)?),
+        HeadKind::Assistant => OwnSettings::Assistant(AssistantHead::from_hf(config)?),
+    };
     Ok(DraftHead { model, family, own })
-}
-
-impl DraftHead {
-    /// Checks the number of layers.
-    ///
-    /// # Errors
-    /// If the head has another number of layers than its kind has.
-    pub fn check_layers(&self, path: &Path) -> Result<()> {
-        match self.model.layers.len() {
-            1 => Ok(()),
-            found => {
-                let problem = format!("expected a head of EAGLE-3 with 1 layer, found {found}");
-                Err(Error::file(path, problem))
-            }
-        }
-    }
 }
 
 fn config_path(files: &ModelFiles) -> PathBuf {

@@ -18,6 +18,7 @@ mod exaone_moe;
 mod falcon_h1;
 mod gemma3;
 mod gemma4;
+mod gemma4_assistant;
 mod glm4;
 mod glm4_moe;
 mod glm4_moe_lite;
@@ -73,8 +74,9 @@ mod tests;
 mod xlm_roberta;
 
 pub(crate) use eagle3::Eagle3Tensors;
+pub(crate) use gemma4_assistant::look_back;
 pub use heads::HeadKind;
-pub(crate) use heads::{DraftHead, read_head};
+pub(crate) use heads::{DraftHead, OwnSettings, read_head};
 pub use kinds::{known_tensor, layer_of, tensor_kind};
 use table::{ENCODERS, FAMILIES, all};
 

@@ -62,6 +62,10 @@ pub struct GroupedSpec {
     pub biases: Biases,
     /// The layer whose cached keys and values are attended to.
     pub keys: KeySource,
+    /// Positions that the cache keeps beyond the window, for an assistant: no part of what the
+    /// layer computes.
+    #[serde(skip)]
+    pub lookback: usize,
     /// Factors of the outputs of projections.
     pub factors: Factors,
     /// Whether an input is two vectors, one after the other: an embedding and a state (EAGLE-3).
@@ -247,7 +251,10 @@ impl GroupedSpec {
     /// What the layer with this number keeps of a sequence.
     pub fn cache(&self, layer: usize) -> LayerCache {
         match self.keys {
-            KeySource::Own => LayerCache::heads(self.kv_heads, self.head_dim, None, self.window),
+            KeySource::Own => {
+                let window = self.window.map(|window| window + self.lookback);
+                LayerCache::heads(self.kv_heads, self.head_dim, None, window)
+            }
             KeySource::First if layer == 0 => {
                 LayerCache::heads(self.kv_heads, self.head_dim, None, None)
             }

@@ -1,6 +1,7 @@
 //! Heads that draft tokens, in checkpoints of their own: both published forms are one head, and a
 //! head for another model is refused with what differs.
 
+use formats::layers::{KeySource, OpSpec};
 use formats::{
     Checkpoint, DraftConfig, Eagle3Config, ModelFiles, OpenOptions, StreamNorm, TensorView,
 };
@@ -102,11 +103,48 @@ fn a_head_for_another_model_is_refused_with_what_differs() {
     refused(&text, "numbers of layers");
     refused(&|it| it["draft_vocab_size"] = json!(500), "500 numbers of words in d2t, found 528");
     refused(&|it| it["norm_before_fc"] = json!(true), "fc_norm.weight");
-    refused(&|it| it["num_hidden_layers"] = json!(2), "1 layer, found 2");
+    refused(&|it| it["num_hidden_layers"] = json!(2), "head of 1 layer, found 2");
     refused(&|it| it["hidden_size"] = json!(32), "embeddings of its own");
     refused(&|it| it["speculators_model_type"] = json!("eagle"), "expected eagle3, found eagle");
     let error = joined("smollm3", &fixtures::find("next/models/olmo3").unwrap()).unwrap_err();
     assert!(error.contains("expected a head that drafts tokens, found none"), "{error}");
     let error = Checkpoint::open(&path, &OpenOptions::default()).unwrap_err().to_string();
     assert!(error.contains("found a head that drafts tokens for one (eagle3"), "{error}");
+}
+
+#[test]
+fn an_assistant_is_for_a_model_with_its_layers() {
+    let Some(path) = fixtures::find(&format!("{HEADS}/gemma4_text_assistant")) else { return };
+    let checkpoint = joined("gemma4_text", &path).unwrap();
+    let Some(DraftConfig::Assistant(assistant)) = &checkpoint.config().drafter else { panic!() };
+    let sources: Vec<KeySource> = assistant
+        .layers
+        .iter()
+        .flat_map(|layer| layer.ops())
+        .filter_map(|op| if let OpSpec::Grouped(spec) = op { Some(spec.keys) } else { None })
+        .collect();
+    // The model's last layers share those of layers 1 and 2.
+    assert_eq!(sources, [1, 1, 1, 2].map(KeySource::Layer));
+    let refused = |change: &dyn Fn(&mut Value), expected: &str| {
+        let folder = changed(&path, change);
+        let error = joined("gemma4_text", folder.path()).unwrap_err();
+        assert!(error.contains(expected), "{error}: {expected}");
+    };
+    refused(&|it| it["backbone_hidden_size"] = json!(128), "hidden size 64, found one for 128");
+    refused(&|it| it["text_config"]["vocab_size"] = json!(620), "640, found one for 620");
+    refused(&|it| it["text_config"]["sliding_window"] = json!(8), "window of Some(16)");
+    refused(&|it| it["text_config"]["head_dim"] = json!(32), "heads of 16 values");
+    let ordered = |it: &mut Value| {
+        it["use_ordered_embeddings"] = json!(true);
+        it["num_centroids"] = json!(7);
+    };
+    refused(&ordered, "centroids that divide 640 words");
+    let missing = |it: &mut Value| {
+        it["use_ordered_embeddings"] = json!(true);
+        it["num_centroids"] = json!(64);
+    };
+    refused(&missing, "masked_embd_centroids.weight");
+    let files = ModelFiles::open(&path).unwrap();
+    let error = open("smollm3").unwrap().with_head(&files).unwrap_err().to_string();
+    assert!(error.contains("vocabulary size 704, found one for 640"), "{error}");
 }

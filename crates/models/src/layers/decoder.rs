@@ -4,11 +4,12 @@
 //! the next; slices have summands of an operation's output, which are summed before they are
 //! added to the stream.
 
+use super::drafter::Drafter;
 use super::embedding::AddedEmbeddings;
 use super::head::Head;
 use super::layer::Layer;
 use super::layer_input::LayerInputs;
-use super::state_drafter::{OfModel, StateDrafter};
+use super::state_drafter::OfModel;
 use super::streams::Residual;
 use crate::classifier::Classifier;
 use crate::error::Error;
@@ -37,7 +38,7 @@ pub(crate) struct Decoder {
     /// On the last stage only.
     head: Option<Head>,
     /// The layers that draft tokens, where they are used.
-    drafter: Option<StateDrafter>,
+    drafter: Option<Drafter>,
     ropes: Ropes,
     cache: Vec<LayerCache>,
     residual: Residual,
@@ -98,7 +99,7 @@ impl Decoder {
         loader.layer_loaded();
         let drafter = match &config.drafter {
             Some(config) => {
-                let (drafter, kept) = StateDrafter::load(loader, config)?;
+                let (drafter, kept) = Drafter::load(loader, config)?;
                 cache.extend(kept);
                 Some(drafter)
             }
@@ -125,7 +126,7 @@ impl Decoder {
     }
 
     /// The layers that draft tokens, where they are used, and what they use of the model.
-    fn drafter(&self) -> Option<(&StateDrafter, OfModel<'_>)> {
+    fn drafter(&self) -> Option<(&Drafter, OfModel<'_>)> {
         let Workspace { normed, last, .. } = self.work;
         let (drafter, head, embed) = (self.drafter.as_ref()?, self.head.as_ref()?, self.embed?);
         Some((drafter, OfModel { embed, head, residual: &self.residual, normed, last }))
@@ -272,11 +273,11 @@ impl Model for Decoder {
 
 impl DraftLayers for Decoder {
     fn layers(&self) -> usize {
-        self.drafter.as_ref().map_or(0, StateDrafter::layers)
+        self.drafter.as_ref().map_or(0, Drafter::layers)
     }
 
     fn width(&self) -> usize {
-        self.drafter.as_ref().map_or(0, StateDrafter::width)
+        self.drafter.as_ref().map_or(0, Drafter::width)
     }
 
     fn words(&self) -> Option<&[u32]> {

@@ -94,13 +94,18 @@ impl Head {
         Ok(Self { norm: None, linear, vocab: words, scale, cap, others: None })
     }
 
-    /// The output of `words` words of a head that drafts tokens, without a norm.
+    /// The output of a head that drafts tokens, without a norm: the projection with this name to
+    /// so many words.
     ///
     /// # Errors
     /// If the tensor is missing or has another shape, or the device has no memory for it.
-    pub fn of_drafter(loader: &mut Loader<'_>, words: usize) -> Result<Self, Error> {
-        let linear = Some(Linear::load(loader, "output", Slice::Whole)?);
-        Ok(Self { norm: None, linear, vocab: words, scale: 1.0, cap: None, others: None })
+    pub fn of_drafter(
+        loader: &mut Loader<'_>,
+        (name, words): (&str, usize),
+        cap: Option<f32>,
+    ) -> Result<Self, Error> {
+        let linear = Some(Linear::load(loader, name, Slice::Whole)?);
+        Ok(Self { norm: None, linear, vocab: words, scale: 1.0, cap, others: None })
     }
 
     /// The norm alone, if there is one.

@@ -1,6 +1,7 @@
 //! The decoder and its operations: one file for each, which loads what the specification of the
 //! operation lists (`formats::layers`) and computes it.
 
+mod assistant;
 mod block_maxima;
 mod blocks;
 mod cache;
@@ -9,6 +10,7 @@ mod compressor;
 mod convolution;
 mod decoder;
 mod delta;
+mod drafter;
 mod embedding;
 mod experts;
 mod fused_streams;

@@ -20,6 +20,7 @@ use crate::model::{DraftStates, Drafted};
 use crate::pass::ForwardPass;
 use crate::ranks::Slice;
 use backend::{Buffer, HeadColumns, LayerCache, MapOp, Matrix, ShortConv, Table};
+use formats::layers::HeadSpec;
 use formats::{DraftConfig, MtpInput, MtpSpec};
 
 /// Words of the vocabulary that are drafted: of 152,000, the first 32,768 are nine in ten of the
@@ -59,10 +60,10 @@ struct OwnParts {
 }
 
 /// A residual stream of its own, and workspace as [`OfModel`] has it.
-struct OwnWork {
-    residual: Residual,
-    normed: Buffer,
-    last: Buffer,
+pub(super) struct OwnWork {
+    pub residual: Residual,
+    pub normed: Buffer,
+    pub last: Buffer,
 }
 
 /// One layer.
@@ -138,10 +139,6 @@ impl StateDrafter {
         loader: &mut Loader<'_>,
         config: &DraftConfig,
     ) -> Result<(Self, Vec<LayerCache>), Error> {
-        if loader.stage.ranks() * loader.slice.ranks() > 1 {
-            let problem = "layers that draft tokens cannot be divided among ranks";
-            return Err(Error::Config(problem.to_owned()));
-        }
         let first = loader.layers.end;
         let model_width = loader.width;
         let own = OwnParts::load(loader, config, first)?;
@@ -156,10 +153,7 @@ impl StateDrafter {
         }
         let (hidden, width) = (loader.hidden(), streams * loader.hidden());
         let work = DraftBuffers::new(loader, specs, width)?;
-        // Of two positions the first alone.
-        let taps = [vec![1.0; width], vec![0.0; width]].concat();
-        let weight = loader.backend.vector(taps);
-        let shift = ShortConv { silu: false, weight, bias: None, out: work.before };
+        let shift = shift_of(loader, width)?;
         let (words, count) = words(loader, config, first)?;
         let logits = loader.backend.buffer(loader.limits.logit_rows, count)?;
         loader.width = model_width;
@@ -375,7 +369,7 @@ impl DraftBuffers {
         let mut shared = |name, width| loader.shared(name, width);
         Ok(Self {
             states: shared("draft_states", width)?,
-            before: shared("draft_before", width)?,
+            before: shared(BEFORE, width)?,
             delta: shared("draft_delta", hidden)?,
             normed: shared("draft_normed", width)?,
             token: shared("draft_token", hidden)?,
@@ -401,7 +395,7 @@ impl OwnParts {
         loader.width = head.width;
         let work = match head.width == hidden {
             true => None,
-            false => Some(OwnWork::new(loader, &head.layer)?),
+            false => Some(OwnWork::new(loader, &head.layer.head)?),
         };
         let words = loader.checkpoint.drafted_words()?;
         Ok(Self { fused, embed, work, words, raw_states: !head.normed_states })
@@ -409,16 +403,34 @@ impl OwnParts {
 }
 
 impl OwnWork {
-    fn new(loader: &mut Loader<'_>, spec: &MtpSpec) -> Result<Self, Error> {
+    /// A stream of the width of the loader, which the output head reads as `head`.
+    ///
+    /// # Errors
+    /// If the device has no memory for it.
+    pub fn new(loader: &mut Loader<'_>, head: &HeadSpec) -> Result<Self, Error> {
         let (rows, logit_rows) = (loader.limits.rows, loader.limits.logit_rows);
         let width = loader.hidden();
         let x = loader.backend.buffer(rows, width)?;
         Ok(Self {
-            residual: Residual::load(loader, &spec.head, x)?,
+            residual: Residual::load(loader, head, x)?,
             normed: loader.backend.buffer(rows.max(logit_rows), width)?,
             last: loader.backend.buffer(logit_rows, width)?,
         })
     }
+}
+
+/// Name of the workspace of states of the positions before.
+const BEFORE: &str = "draft_before";
+
+/// What gives each row the state of the position before, of `width` values.
+///
+/// # Errors
+/// If the device has no memory for it.
+pub(super) fn shift_of(loader: &mut Loader<'_>, width: usize) -> Result<ShortConv, Error> {
+    // Of two positions the first alone.
+    let taps = [vec![1.0; width], vec![0.0; width]].concat();
+    let weight = loader.backend.vector(taps);
+    Ok(ShortConv { silu: false, weight, bias: None, out: loader.shared(BEFORE, width)? })
 }
 
 /// Loads the output head of the words that a drafter with a layer of this `number` drafts, and
@@ -429,15 +441,10 @@ fn words(
     number: usize,
 ) -> Result<(Head, usize), Error> {
     let model = loader.checkpoint.config();
-    match config {
-        DraftConfig::Mtp(_) => {
-            let count = model.vocab.min(MAX_WORDS);
-            Ok((Head::of_first(loader, &model.head, count)?, count))
-        }
-        DraftConfig::Eagle3(head) => {
-            let tensors = head.own_tensors(model.hidden, model.vocab);
-            loader.enter(Some(number), tensors, Vec::new());
-            Ok((Head::of_drafter(loader, head.words)?, head.words))
-        }
-    }
+    let DraftConfig::Eagle3(head) = config else {
+        let count = model.vocab.min(MAX_WORDS);
+        return Ok((Head::of_first(loader, &model.head, count)?, count));
+    };
+    loader.enter(Some(number), head.own_tensors(model.hidden, model.vocab), Vec::new());
+    Ok((Head::of_drafter(loader, ("output", head.words), None)?, head.words))
 }
