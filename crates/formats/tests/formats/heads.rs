@@ -125,6 +125,10 @@ fn an_assistant_is_for_a_model_with_its_layers() {
         .collect();
     // The model's last layers share those of layers 1 and 2.
     assert_eq!(sources, [1, 1, 1, 2].map(KeySource::Layer));
+    // The assistant's queries are after all rows with keys, and see one row more than the model's.
+    let kept =
+        |checkpoint: &Checkpoint| checkpoint.config().layers[0].cache(0, false).rows[0].window;
+    assert_eq!((kept(&checkpoint), kept(&open("gemma4_text").unwrap())), (Some(18), Some(16)));
     let refused = |change: &dyn Fn(&mut Value), expected: &str| {
         let folder = changed(&path, change);
         let error = joined("gemma4_text", folder.path()).unwrap_err();
