@@ -81,6 +81,8 @@ fn norms_of_a_head_are_read() {
     let checkpoint = joined("olmo3", each.path()).unwrap();
     let head = head_of(&checkpoint);
     assert!(head.normed_states && head.taps == [0, 1, 4]);
+    let usual = changed(&path, |it| it["eagle_aux_hidden_state_layer_ids"] = json!([]));
+    assert_eq!(head_of(&joined("olmo3", usual.path()).unwrap()).taps, [1, 2, 2]);
 }
 
 #[test]
@@ -97,8 +99,8 @@ fn a_head_for_another_model_is_refused_with_what_differs() {
     refused(&|it| it["target_hidden_size"] = json!(32), "hidden size 64, found one for 32");
     let beyond = |it: &mut Value| it[taps]["eagle_aux_hidden_state_layer_ids"] = json!([1, 2, 5]);
     refused(&beyond, "of a model of 4, found layer 5");
-    let turned = |it: &mut Value| it[taps]["eagle_aux_hidden_state_layer_ids"] = json!([3, 2, 1]);
-    refused(&turned, "ascending layers");
+    let many = |it: &mut Value| it[taps]["eagle_aux_hidden_state_layer_ids"] = json!(vec![1; 9]);
+    refused(&many, "at most 8 layers, found 9");
     let text = |it: &mut Value| it[taps]["eagle_aux_hidden_state_layer_ids"] = json!(["1"]);
     refused(&text, "numbers of layers");
     refused(&|it| it["draft_vocab_size"] = json!(500), "500 numbers of words in d2t, found 528");

@@ -190,12 +190,25 @@ impl GroupedProjections {
             None => {}
         }
         let q = self.normed_and_rotated(pass, q, self.q.norm, self.rotations.queries);
-        let kv = self.kv.as_ref().map(|kv| {
-            let v = kv.values(pass, self.work, dim);
-            let k = self.normed_and_rotated(pass, self.work.k, kv.k.norm, self.rotations.keys);
-            [k, v]
-        });
-        (q, kv)
+        (q, self.kv.as_ref().map(|kv| self.finished(pass, kv)))
+    }
+
+    /// The layer's own keys and values alone.
+    fn keys_and_values(&self, pass: &mut ForwardPass<'_>, x: Buffer) -> Option<[Buffer; 2]> {
+        let kv = self.kv.as_ref()?;
+        let (k, v) = kv.outputs(self.work);
+        match v {
+            Some(v) => Linear::forward_each(pass, x, [k, v], pass.batch.rows()),
+            None => Linear::forward_each(pass, x, [k], pass.batch.rows()),
+        }
+        Some(self.finished(pass, kv))
+    }
+
+    /// Keys and values after their norms and rotation, from what the projections gave.
+    fn finished(&self, pass: &mut ForwardPass<'_>, kv: &KeysAndValues) -> [Buffer; 2] {
+        let v = kv.values(pass, self.work, self.head_dim);
+        let k = self.normed_and_rotated(pass, self.work.k, kv.k.norm, self.rotations.keys);
+        [k, v]
     }
 
     /// The buffer for what heads attend to, `[rows, heads * head_dim]`.
@@ -307,6 +320,13 @@ impl Operation for GroupedAttention {
         self.projections.output(pass, out);
         Ok(())
     }
+
+    fn keep(&self, pass: &mut ForwardPass<'_>, x: Buffer, _: Buffer) -> Result<(), Error> {
+        if let Some([k, v]) = self.projections.keys_and_values(pass, x) {
+            pass.backend.store_kv(self.layer, k, Some(v), pass.batch);
+        }
+        Ok(())
+    }
 }
 
 impl HeadGate {
@@ -409,14 +429,19 @@ impl KeysAndValues {
         pass: &mut ForwardPass<'_>,
         x: Buffer,
         queries: (&Linear, Buffer),
-        AttentionBuffers { k, v, narrow, .. }: AttentionBuffers,
+        work: AttentionBuffers,
     ) {
-        let (rows, keys) = (pass.rows(), (&self.k.linear, k));
-        let v = narrow.map_or(v, |narrow| narrow.projected);
-        match &self.v {
-            Some(values) => Linear::forward_each(pass, x, [queries, keys, (values, v)], rows),
-            None => Linear::forward_each(pass, x, [queries, keys], rows),
+        let rows = pass.rows();
+        match self.outputs(work) {
+            (keys, Some(values)) => Linear::forward_each(pass, x, [queries, keys, values], rows),
+            (keys, None) => Linear::forward_each(pass, x, [queries, keys], rows),
         }
+    }
+
+    /// The projections of keys and of values, if these have one, with their outputs.
+    fn outputs(&self, work: AttentionBuffers) -> ((&Linear, Buffer), Option<(&Linear, Buffer)>) {
+        let v = work.narrow.map_or(work.v, |narrow| narrow.projected);
+        ((&self.k.linear, work.k), self.v.as_ref().map(|values| (values, v)))
     }
 
     /// Values, `[rows, kv_heads * head_dim]`, before keys are changed.

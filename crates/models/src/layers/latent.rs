@@ -285,6 +285,23 @@ impl LatentAttention {
     }
 }
 
+impl LatentAttention {
+    /// Completes the latent row, `[rows, kv_rank + rope]`, from what its projections gave.
+    fn complete(&self, pass: &mut ForwardPass<'_>, own: &LatentRow) {
+        let LatentConfig { kv_rank, rope_dim, .. } = self.sizes;
+        let (work, rows) = (&self.work, pass.rows());
+        let heads = |buffer, first, stride| HeadColumns { buffer, first, stride };
+        let latent_key = heads(work.latent, kv_rank, kv_rank + rope_dim);
+        own.norm.forward(pass, work.row, work.latent, rows);
+        if let Some(key) = work.key {
+            pass.backend.copy_heads(heads(key, 0, rope_dim), rope_dim, latent_key, rows);
+        }
+        if let Some(rope) = self.rope.rotated.keys {
+            pass.backend.rotate(latent_key, rope, rows);
+        }
+    }
+}
+
 impl Operation for LatentAttention {
     fn name(&self) -> &'static str {
         "attention"
@@ -304,7 +321,7 @@ impl Operation for LatentAttention {
         // q: [rows, heads * (nope + rope)]; row: [rows, kv_rank]; key: [rows, rope]
         let first = self.q_a.as_ref().map_or((&self.q, work.q), |q_a| (&q_a.linear, q_a.row));
         match &self.own {
-            Some(own) => own.project(pass, x, first, work),
+            Some(own) => own.project(pass, x, Some(first), work),
             None => Linear::forward_each(pass, x, [first], rows),
         }
         if let Some(QueryRow { norm, row, normed, .. }) = self.q_a {
@@ -313,19 +330,13 @@ impl Operation for LatentAttention {
         }
         let heads = |buffer, first, stride| HeadColumns { buffer, first, stride };
         let (query, latent) = (nope_dim + rope_dim, kv_rank + rope_dim);
-        // [rows, kv_rank + rope]
-        let latent_key = heads(work.latent, kv_rank, latent);
         if let Some(own) = &self.own {
-            own.norm.forward(pass, work.row, work.latent, rows);
-            if let Some(key) = work.key {
-                pass.backend.copy_heads(heads(key, 0, rope_dim), rope_dim, latent_key, rows);
-            }
+            self.complete(pass, own);
         }
         let rotated = heads(work.q, nope_dim, query);
-        let Rotations { queries, keys } = self.rope.rotated;
-        let keys = keys.filter(|_| self.own.is_some());
-        let all = [(queries, rotated), (keys, latent_key)].into_iter();
-        for (rope, columns) in all.chain([(self.rope.plain, heads(work.q, 0, query))]) {
+        let all =
+            [(self.rope.rotated.queries, rotated), (self.rope.plain, heads(work.q, 0, query))];
+        for (rope, columns) in all {
             if let Some(rope) = rope {
                 pass.backend.rotate(columns, rope, rows);
             }
@@ -354,6 +365,16 @@ impl Operation for LatentAttention {
         self.out.forward(pass, gated, out, rows);
         Ok(())
     }
+
+    fn keep(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) -> Result<(), Error> {
+        let (Some(own), None) = (&self.own, &self.chosen) else {
+            return self.forward(pass, x, out);
+        };
+        own.project(pass, x, None, &self.work);
+        self.complete(pass, own);
+        pass.backend.store_kv(self.source, self.work.latent, None, pass.batch);
+        Ok(())
+    }
 }
 
 impl LatentRow {
@@ -377,13 +398,16 @@ impl LatentRow {
         &self,
         pass: &mut ForwardPass<'_>,
         x: Buffer,
-        first: (&Linear, Buffer),
+        first: Option<(&Linear, Buffer)>,
         work: &LatentBuffers,
     ) {
         let (rows, row) = (pass.rows(), (&self.row, work.row));
-        match (&self.key, work.key) {
-            (Some(key), Some(out)) => Linear::forward_each(pass, x, [first, row, (key, out)], rows),
-            _ => Linear::forward_each(pass, x, [first, row], rows),
+        let key = self.key.as_ref().zip(work.key);
+        match (first, key) {
+            (Some(first), Some(key)) => Linear::forward_each(pass, x, [first, row, key], rows),
+            (Some(first), None) => Linear::forward_each(pass, x, [first, row], rows),
+            (None, Some(key)) => Linear::forward_each(pass, x, [row, key], rows),
+            (None, None) => Linear::forward_each(pass, x, [row], rows),
         }
     }
 }

@@ -29,6 +29,8 @@ struct Sublayer {
 pub(crate) struct Layer {
     sublayers: Vec<Sublayer>,
     scale: Option<f32>,
+    /// Whether all that is kept of a sequence is of the first sublayer.
+    first_keeps: bool,
 }
 
 impl Sublayer {
@@ -64,10 +66,13 @@ impl Layer {
         spec: &layers::Layer,
     ) -> Result<(Self, LayerCache), Error> {
         let (mut sublayers, mut cache) = (Vec::new(), LayerCache::default());
+        let mut first_keeps = true;
         for sublayer in &spec.sublayers {
             let place = OpPlace { layer: number, rows: cache.rows.len(), first };
             let sublayer = Sublayer::load(loader, place, sublayer)?;
-            cache.extend(sublayer.op.cache());
+            let kept = sublayer.op.cache();
+            first_keeps &= sublayers.is_empty() || kept == LayerCache::default();
+            cache.extend(kept);
             sublayers.push(sublayer);
         }
         loader.enter(Some(number), spec.scale_tensor().into_iter().collect(), Vec::new());
@@ -75,7 +80,7 @@ impl Layer {
             true => loader.require(LAYER_SCALE)?.to_f32()?.first().copied(),
             false => None,
         };
-        Ok((Self { sublayers, scale }, cache))
+        Ok((Self { sublayers, scale, first_keeps }, cache))
     }
 
     /// Its experts, where they can be guessed before they are chosen.
@@ -86,6 +91,28 @@ impl Layer {
     /// Begins what can be done before the layers of a step are computed.
     pub fn prepare(&self, pass: &mut ForwardPass<'_>) {
         self.sublayers.iter().for_each(|sublayer| sublayer.op.prepare(pass));
+    }
+
+    /// Stores what the layer, which has this number, keeps of the rows of the batch, whose outputs
+    /// nothing reads. The arguments are those of [`forward`](Self::forward).
+    ///
+    /// # Errors
+    /// If a rank fails or, with checking on, a value is not finite.
+    pub fn keep(
+        &self,
+        pass: &mut ForwardPass<'_>,
+        number: usize,
+        residual: &Residual,
+        [normed, delta]: [Buffer; 2],
+    ) -> Result<(), Error> {
+        if !self.first_keeps {
+            self.prepare(pass);
+            return self.forward(pass, number, residual, [normed, delta], None);
+        }
+        let (Sublayer { stream, before, op, .. }, rows) = (&self.sublayers[0], pass.rows());
+        let x = residual.read(pass, stream);
+        let input = before.map_or(x, |norm| norm.forward(pass, x, normed, rows));
+        op.keep(pass, input, residual.output(stream, delta))
     }
 
     /// Takes the residual stream through the layer, which has this number. `normed` and `delta` are

@@ -29,6 +29,12 @@ pub(crate) trait Operation: Send {
 
     /// Computes `out` from the rows `x` of the batch; stores what is kept of them.
     fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) -> Result<(), Error>;
+
+    /// Stores what is kept of the rows `x` of the batch, whose outputs nothing reads. `out` is
+    /// workspace.
+    fn keep(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) -> Result<(), Error> {
+        self.forward(pass, x, out)
+    }
 }
 
 /// Experts that may be read from disk.

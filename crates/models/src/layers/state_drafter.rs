@@ -210,11 +210,17 @@ impl StateDrafter {
             _ => stream,
         };
         let model = &self.used(model);
-        for at in 0..self.layers.len() {
+        let last = self.layers.len() - 1;
+        for at in 0..last {
             self.shift(pass, at, states);
             states = self.compute(pass, at, model)?;
         }
-        Ok(())
+        // Nothing reads what the last layer gives.
+        self.shift(pass, last, states);
+        let (layer, buffers) = (&self.layers[last], self.work);
+        layer.begin(pass, &buffers, self.hidden, model);
+        let work = [model.normed, buffers.delta];
+        layer.layer.keep(pass, self.first + last, model.residual, work)
     }
 
     /// Computes the rows of the batch in the layer `at`, and the logits that the batch wants.
