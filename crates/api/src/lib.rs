@@ -29,6 +29,7 @@ mod message_rules;
 mod named_adapters;
 mod options;
 mod partition;
+mod prediction;
 mod prefill;
 mod prefix;
 mod probed_template;

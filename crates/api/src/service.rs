@@ -363,13 +363,23 @@ impl Service {
         let (history, caller) = (&self.history, prepared.caller.as_ref());
         let watch = CacheWatch::new(&request, self.assets(), history, caller);
         let receipt = self.begin_receipt(&mut request, terms)?;
+        request.prediction = self.prediction(terms)?;
+        let prediction = request.prediction.clone();
         let generation = self.submit(request, terms)?;
         let name = terms.name.clone();
         let assembler = Assembler::new(self.assets(), prepared.stop.clone(), &prepared.form, name);
-        let meter = UsageCounter::new(prompt_tokens);
+        let meter = UsageCounter::new(prompt_tokens, prediction);
         let stream = TextStream::new(generation, assembler, meter, watch, record);
         let stream = stream.with_receipt(receipt);
         Ok(if terms.progress { stream.with_progress() } else { stream })
+    }
+
+    /// The tokens of the answer that the client expects; none where it expects none.
+    fn prediction(&self, terms: &RequestOptions) -> Result<Vec<u32>, ApiError> {
+        let Some(expected) = &terms.prediction else { return Ok(Vec::new()) };
+        // Encoded apart from the prompt: the first token may be cut otherwise.
+        let options = EncodeOptions { add_special: false, parse_special: false };
+        self.counting().first_tokens(expected, options, 0)
     }
 
     /// Submits a request with the given options.
@@ -381,11 +391,6 @@ impl Service {
         let RequestOptions { priority, tenant, user, speculate, timeout, name, .. } = terms;
         (request.priority, request.speculate, request.timeout) = (*priority, *speculate, *timeout);
         request.max_drafted = terms.max_drafted;
-        if let Some(expected) = &terms.prediction {
-            // Encoded apart from the prompt: the first token may be cut otherwise.
-            let options = EncodeOptions { add_special: false, parse_special: false };
-            request.prediction = self.counting().first_tokens(expected, options, 0)?;
-        }
         [request.tenant, request.user] =
             [tenant, user].map(|name| name.as_deref().map_or(0, number_of));
         request.name.clone_from(name);

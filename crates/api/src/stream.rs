@@ -161,7 +161,7 @@ impl TextStream {
         }
         self.watch.answered(id);
         let step = self.assembler.push(id, logprobs);
-        self.meter.token();
+        self.meter.token(id);
         self.ready.extend(step.pieces);
         if let Some(stop) = step.stop {
             self.cut(Finish::StopString(stop));

@@ -1,6 +1,7 @@
 //! Token counts and times of one request, also when a stop string ends the answer before the engine
 //! reports its own.
 
+use crate::prediction::PredictionFollower;
 use engine::Finished;
 use engine::Timings;
 use std::time::Instant;
@@ -20,21 +21,30 @@ pub struct Usage {
     pub drafted_tokens: usize,
     /// Drafted tokens that were accepted.
     pub accepted_tokens: usize,
+    /// Tokens of the prediction that the answer has.
+    pub predicted_tokens: usize,
+    /// Tokens of the prediction that the answer lacks.
+    pub unpredicted_tokens: usize,
 }
 
 /// Counts the tokens and times of one request.
 #[derive(Debug)]
 pub(crate) struct UsageCounter {
     pub usage: Usage,
+    prediction: PredictionFollower,
     submitted: Instant,
     queued_s: f64,
     first_token: Option<Instant>,
 }
 
 impl UsageCounter {
-    pub fn new(prompt_tokens: usize) -> Self {
+    /// A counter of a request with so many tokens, whose client expects the answer `prediction`.
+    pub fn new(prompt_tokens: usize, prediction: Vec<u32>) -> Self {
+        let prediction = PredictionFollower::new(prediction);
+        let unpredicted_tokens = prediction.counts().1;
         Self {
-            usage: Usage { prompt_tokens, ..Usage::default() },
+            usage: Usage { prompt_tokens, unpredicted_tokens, ..Usage::default() },
+            prediction,
             submitted: Instant::now(),
             queued_s: 0.0,
             first_token: None,
@@ -47,9 +57,12 @@ impl UsageCounter {
         self.queued_s = queued_s;
     }
 
-    pub fn token(&mut self) {
+    pub fn token(&mut self, id: u32) {
         self.first_token.get_or_insert_with(Instant::now);
-        self.usage.completion_tokens += 1;
+        let usage = &mut self.usage;
+        usage.completion_tokens += 1;
+        self.prediction.token(id);
+        (usage.predicted_tokens, usage.unpredicted_tokens) = self.prediction.counts();
     }
 
     /// The counts of a request that the engine finished.

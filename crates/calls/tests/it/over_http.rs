@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
-/// Members that differ from request to request: names, times, and drafts, which depend on times.
-const VOLATILE: [&str; 15] = [
+/// Members that differ from request to request: names and times.
+const VOLATILE: [&str; 13] = [
     "id",
     "created",
     "created_at",
@@ -22,8 +22,6 @@ const VOLATILE: [&str; 15] = [
     "prompt_eval_duration",
     "eval_duration",
     "timings",
-    "accepted_prediction_tokens",
-    "rejected_prediction_tokens",
     "obfuscation",
     "expires_at",
 ];

@@ -170,6 +170,8 @@ impl RequestLog {
         self.usage.reasoning_tokens += done.usage.reasoning_tokens;
         self.usage.drafted_tokens += done.usage.drafted_tokens;
         self.usage.accepted_tokens += done.usage.accepted_tokens;
+        self.usage.predicted_tokens += done.usage.predicted_tokens;
+        self.usage.unpredicted_tokens += done.usage.unpredicted_tokens;
         if first_of_prompt {
             self.usage.prompt_tokens += done.usage.prompt_tokens;
             self.usage.cached_tokens += done.usage.cached_tokens;

@@ -263,3 +263,20 @@ async fn conversations_with_tools_reach_the_template() {
         <|im_start|>assistant\n<think>\n\n</think>\n\n";
     assert_eq!(report.request.prompt, ids(expected));
 }
+
+/// The counts of a prediction are those of both texts, whatever was drafted.
+#[tokio::test]
+async fn tokens_of_a_prediction_are_counted() {
+    let said = "one two three four five";
+    let server = Server::start([Act::Say("one two three four five<|im_end|>")]).await;
+    for (expected, accepted) in
+        [(said, ids(said).len()), ("one two three six", ids("one two three ").len())]
+    {
+        let prediction = json!({"type": "content", "content": expected});
+        let answer = server.chat(json!({"prediction": prediction})).await;
+        let details = &answer["usage"]["completion_tokens_details"];
+        let rejected = ids(expected).len() - accepted;
+        assert_eq!(details["accepted_prediction_tokens"], accepted, "{details}");
+        assert_eq!(details["rejected_prediction_tokens"], rejected, "{details}");
+    }
+}

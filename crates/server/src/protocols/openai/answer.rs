@@ -126,7 +126,9 @@ struct PromptTokensDetails {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 struct CompletionTokensDetails {
     reasoning_tokens: usize,
+    /// Tokens of the prediction that the answer has.
     accepted_prediction_tokens: usize,
+    /// Tokens of the prediction that the answer lacks.
     rejected_prediction_tokens: usize,
 }
 
@@ -142,8 +144,8 @@ fn usage(usage: &Usage) -> CompletionUsage {
         },
         completion_tokens_details: CompletionTokensDetails {
             reasoning_tokens: usage.reasoning_tokens,
-            accepted_prediction_tokens: usage.accepted_tokens,
-            rejected_prediction_tokens: usage.drafted_tokens.saturating_sub(usage.accepted_tokens),
+            accepted_prediction_tokens: usage.predicted_tokens,
+            rejected_prediction_tokens: usage.unpredicted_tokens,
         },
     }
 }
