@@ -98,10 +98,10 @@ pub(super) fn flattened(mut map: Map<String, Json>) -> Map<String, Json> {
         layer.extend(map);
         map = layer;
     }
-    if let Some(Json::Object(inner)) = map.get("eagle_config") {
-        if let Some(taps) = inner.get(TAPS).cloned() {
-            map.entry(TAPS).or_insert(taps);
-        }
+    if let Some(Json::Object(inner)) = map.get("eagle_config")
+        && let Some(taps) = inner.get(TAPS).cloned()
+    {
+        map.entry(TAPS).or_insert(taps);
     }
     map
 }

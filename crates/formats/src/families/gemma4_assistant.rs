@@ -122,7 +122,7 @@ impl AssistantHead {
         for (at, layer) in layers.iter_mut().enumerate() {
             attend_to(layer, model).map_err(|problem| format!("layer {at}: {problem}"))?;
         }
-        let norm = own.head.norm.clone().ok_or("expected a norm after the layers")?;
+        let norm = own.head.norm.ok_or("expected a norm after the layers")?;
         let cap = own.head.output.and_then(|output| output.cap);
         Ok(AssistantConfig { width: own.hidden, layers, norm, cap, chosen: self.chosen })
     }
