@@ -25,6 +25,9 @@ pub(super) fn read(
     let kind = HeadKind::of(files)?;
     let kind =
         kind.ok_or_else(|| wrong("expected a head that drafts tokens, found none".into()))?;
+    if !model.generates() {
+        return Err(wrong("expected a model that generates text for it".into()));
+    }
     let head = read_head(kind, files, name)?;
     let mut views = tensors_of(&head, files)?;
     let is_gguf = files.gguf().is_some();

@@ -88,9 +88,10 @@ impl AssistantHead {
             None => keys.positive("embedding_length_out", MAX_WIDTH)?,
         };
         let centroids = gguf::find(file, "masked_embd_centroids.weight");
+        let centroids = centroids.map(|view| view.shape.first().copied().unwrap_or_default());
         let chosen = keys.opt_positive("masked_embedding.top_k", MAX_TOKENS)?;
         let chosen = chosen.unwrap_or(USUAL.chosen);
-        let chosen = centroids.map(|view| ChosenWords { centroids: view.shape[0], chosen });
+        let chosen = centroids.map(|centroids| ChosenWords { centroids, chosen });
         Ok(Self { model_width, chosen })
     }
 
@@ -150,18 +151,15 @@ fn attend_to(layer: &mut Layer, model: &ModelConfig) -> std::result::Result<(), 
         };
         if keys.head_dim != spec.head_dim || keys.value_dim.is_some() {
             let (found, has) = (spec.head_dim, keys.head_dim);
-            return Err(format!(
-                "expected heads of {has} values as in layers of {kind} of the \
-                                model, found {found}"
-            ));
+            return Err(format!("expected heads of {has} values as the model has, found {found}"));
         }
-        if keys.window != spec.window || spec.heads % keys.kv_heads != 0 {
-            let (found, has) = (spec.window, keys.window);
-            return Err(format!(
-                "expected {} heads, or a multiple, and a window of {has:?} as in \
-                                the model, found {} and {found:?}",
-                keys.kv_heads, spec.heads
-            ));
+        if keys.window != spec.window {
+            let [found, has] = [spec.window, keys.window].map(Option::unwrap_or_default);
+            return Err(format!("expected a window of {has} as the model has, found {found}"));
+        }
+        if spec.heads % keys.kv_heads != 0 {
+            let (found, has) = (spec.heads, keys.kv_heads);
+            return Err(format!("expected a multiple of the model's {has} heads, found {found}"));
         }
         spec.keys = KeySource::Layer(at);
         spec.kv_heads = keys.kv_heads;

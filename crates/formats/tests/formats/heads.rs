@@ -138,7 +138,10 @@ fn an_assistant_is_for_a_model_with_its_layers() {
     };
     refused(&|it| it["backbone_hidden_size"] = json!(128), "hidden size 64, found one for 128");
     refused(&|it| it["text_config"]["vocab_size"] = json!(620), "640, found one for 620");
-    refused(&|it| it["text_config"]["sliding_window"] = json!(8), "window of Some(16)");
+    refused(
+        &|it| it["text_config"]["sliding_window"] = json!(8),
+        "a window of 16 as the model has, found 8",
+    );
     refused(&|it| it["text_config"]["head_dim"] = json!(32), "heads of 16 values");
     let ordered = |it: &mut Value| {
         it["use_ordered_embeddings"] = json!(true);
