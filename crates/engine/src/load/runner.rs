@@ -59,6 +59,8 @@ pub struct Runner {
     /// What the model says of vectors of texts.
     pub(crate) embedding: EmbeddingDefaults,
     is_encoder: bool,
+    /// The model that drafts tokens, until the engine takes it.
+    pub(super) draft_model: Option<Box<Self>>,
 }
 
 impl std::fmt::Debug for Runner {
@@ -98,6 +100,7 @@ impl Runner {
         let adapters = ModelAdapters::open((config, &mut *backend, &*model), options)?;
         let CacheMade { groups, spare: spare_blocks, states, context, note } = cache;
         let embedding = embedding(checkpoint, options, &*model);
+        let notes = note.into_iter().chain(unrounded).chain(without_effect);
         let info = ModelInfo {
             name: config.name.clone(),
             architecture: config.architecture.clone(),
@@ -122,14 +125,7 @@ impl Runner {
             routes,
             states,
             state_every: options.state_every,
-            warnings: checkpoint
-                .warnings()
-                .iter()
-                .cloned()
-                .chain(note)
-                .chain(unrounded)
-                .chain(without_effect)
-                .collect(),
+            warnings: checkpoint.warnings().iter().cloned().chain(notes).collect(),
             chunk,
             limits,
             weights,
@@ -141,6 +137,7 @@ impl Runner {
             long_from: config.long_from(),
             embedding,
             is_encoder: config.is_encoder(),
+            draft_model: None,
         })
     }
 

@@ -19,12 +19,21 @@ pub enum Drafter {
     Memory,
     /// The model's layers of multi-token prediction.
     Mtp,
+    /// A second, smaller model.
+    Model,
 }
 
 impl Drafter {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 6] =
-        [Self::Forced, Self::Ngram, Self::Suffix, Self::Prediction, Self::Memory, Self::Mtp];
+    pub const ALL: [Self; 7] = [
+        Self::Forced,
+        Self::Ngram,
+        Self::Suffix,
+        Self::Prediction,
+        Self::Memory,
+        Self::Mtp,
+        Self::Model,
+    ];
 
     /// Its name in metrics and statistics.
     pub fn name(self) -> &'static str {
@@ -35,6 +44,12 @@ impl Drafter {
             Self::Prediction => "prediction",
             Self::Memory => "memory",
             Self::Mtp => "mtp",
+            Self::Model => "model",
         }
+    }
+
+    /// Whether it gives each token with a probability.
+    pub(crate) fn has_probabilities(self) -> bool {
+        matches!(self, Self::Mtp | Self::Model)
     }
 }

@@ -7,6 +7,7 @@ mod constraints;
 mod determinism;
 mod devices;
 mod disk;
+mod draft_models;
 mod drafts;
 mod embeddings;
 mod encoders;
