@@ -185,6 +185,8 @@ class EngineOptions(TypedDict, total=False):
     request_timeout: float
     speculate: str
     draft_memory: int | str
+    draft_model: str
+    draft_kv_memory: int | str
     chat_template: str
     tool_format: str
     greedy_structure: bool

@@ -52,7 +52,11 @@ impl LocalServer {
     /// If the model is not found or cannot be loaded.
     pub fn open(options: &OpenOptions) -> Result<Self, OpenError> {
         let path = locate(&options.model, options.hub_endpoint.as_deref())?;
-        Self::over(options.builder().load(path)?)
+        let draft = options.draft_model.as_deref();
+        let draft =
+            draft.map(|model| locate(model, options.hub_endpoint.as_deref())).transpose()?;
+        let builder = draft.into_iter().fold(options.builder(), gannet::Builder::draft_model);
+        Self::over(builder.load(path)?)
     }
 
     /// Makes a server of a loaded model.

@@ -42,6 +42,10 @@ pub struct OpenOptions {
     pub pre_fallback: Option<String>,
     /// Maximum number of adapters in memory, unless it is the default.
     pub max_adapters: Option<usize>,
+    /// A second model that drafts tokens: a folder, a file or `owner/name` on a hub.
+    pub draft_model: Option<String>,
+    /// Bytes of its KV cache, unless they are a part of those of the model.
+    pub draft_kv_memory: Option<usize>,
     /// The folder in which computed prefixes are kept.
     pub kv_dir: Option<PathBuf>,
     /// Maximum bytes of that folder.
@@ -63,6 +67,8 @@ impl Default for OpenOptions {
             greedy_structure: true,
             pre_fallback: None,
             max_adapters: None,
+            draft_model: None,
+            draft_kv_memory: None,
             kv_dir: None,
             kv_dir_size: KvDir::MAX_BYTES,
         }
@@ -124,6 +130,7 @@ impl OpenOptions {
         let builder = self.tool_format.into_iter().fold(builder, Builder::tool_format);
         let builder = self.pre_fallback.iter().fold(builder, Builder::pre_fallback);
         let builder = self.max_adapters.into_iter().fold(builder, Builder::max_adapters);
+        let builder = self.draft_kv_memory.into_iter().fold(builder, Builder::draft_kv_memory);
         let kv_dir = self.kv_dir.iter().map(|folder| KvDir::new(folder, self.kv_dir_size));
         kv_dir.fold(builder, Builder::kv_dir)
     }
@@ -179,6 +186,8 @@ static KEYS: &[(&str, Setter)] = keys! {
     "request_timeout": |it, value| it.engine.timeout => Some(seconds(value)?);
     "speculate": |it, value| it.engine.speculate => parsed(value)?;
     "draft_memory": |it, value| it.engine.draft_memory => size_or_none(value)?;
+    "draft_model": |it, value| it.draft_model => Some(text(value)?.to_owned());
+    "draft_kv_memory": |it, value| it.draft_kv_memory => Some(size(value)?);
     "chat_template": |it, value| it.chat_template => Some(text(value)?.into());
     "tool_format": |it, value| it.tool_format => Some(parsed(value)?);
     "greedy_structure": |it, value| it.greedy_structure => flag(value)?;

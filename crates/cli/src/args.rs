@@ -124,8 +124,8 @@ pub(crate) struct PoolingArgs {
 pub(crate) struct SpeculateArgs {
     /// Speculative decoding: auto or suffix, with :N for up to N tokens per step, to draft what
     /// followed a similar text wherever that is faster; mtp[:N] to draft with the model's layers
-    /// of multi-token prediction; ngram:N to draft what followed the last tokens before, always;
-    /// or off
+    /// of multi-token prediction, model[:N] with --draft-model; ngram:N to draft what followed the
+    /// last tokens before, always; or off
     #[arg(long, value_name = "HOW", default_value_t, help_heading = "Scheduling")]
     pub speculate: Speculate,
 }

@@ -18,6 +18,7 @@ mod conversation;
 mod device;
 #[cfg(feature = "hub")]
 mod download;
+mod draft_args;
 mod effective;
 mod elapsed;
 #[cfg(feature = "serve")]

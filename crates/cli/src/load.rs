@@ -1,6 +1,7 @@
 //! Loads the model of a command as a running service.
 
 use crate::args::{FileArgs, LoadArgs, ModelArgs, PoolingArgs, SnapshotArgs};
+use crate::draft_args::DraftArgs;
 use crate::kv_dir::{self, KvDirArgs};
 use crate::model;
 use crate::output;
@@ -115,6 +116,8 @@ pub(crate) struct SourceArgs {
     chat: ChatFormatArgs,
     #[command(flatten)]
     kv_dir: KvDirArgs,
+    #[command(flatten)]
+    draft: DraftArgs,
 }
 
 /// Arguments for a model that computes vectors, and for loading it.
@@ -170,6 +173,7 @@ impl PlainSourceArgs {
             plain: self.clone(),
             chat: defaults(),
             kv_dir: defaults(),
+            draft: defaults(),
         };
         source.load(EngineOptions::default(), KvMemory::Share)
     }
@@ -239,6 +243,13 @@ impl SourceArgs {
         Some(PathBuf::from(self.plain.model.name())).filter(|path| path.exists())
     }
 
+    /// Bytes of the weights of the model and of the one that drafts, as far as they are on this
+    /// machine.
+    pub fn weight_bytes(&self) -> u64 {
+        let own = self.local_path().map_or(0, |path| formats::weight_bytes(&path));
+        own + self.draft.weight_bytes()
+    }
+
     /// What names the model, with a path made absolute; `None` for the built-in model.
     pub fn model_source(&self) -> Option<String> {
         model::lasting_name(self.plain.model.name())
@@ -261,6 +272,7 @@ impl SourceArgs {
         load.simulate_memory = [load.simulate_memory, self.memory].into_iter().flatten().min();
         let traces_routes = load.route_trace.is_some();
         let builder = self.builder().load_options(load).engine_options(engine);
+        let builder = self.draft.add_to(builder, &self.plain.model.files)?;
         let builder = self.chat.tool_format.into_iter().fold(builder, Builder::tool_format);
         let builder = builder.greedy_structure(self.chat.greedy_structure);
         let builder = self.max_adapters.into_iter().fold(builder, Builder::max_adapters);

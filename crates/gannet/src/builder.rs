@@ -1,5 +1,6 @@
 //! Options for loading a model, and the way from its files to a running engine.
 
+use crate::draft_model::DraftModel;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::kv_dir::KvDir;
@@ -49,6 +50,7 @@ pub struct Builder {
     kv_dir: Option<KvDir>,
     digests: Option<PathBuf>,
     max_adapters: usize,
+    draft_model: DraftModel,
 }
 
 impl Default for Builder {
@@ -65,6 +67,7 @@ impl Default for Builder {
             kv_dir: None,
             digests: None,
             max_adapters: api::DEFAULT_ADAPTERS,
+            draft_model: DraftModel::default(),
         };
         builder.parallel(PARALLEL).queue(QUEUE)
     }
@@ -138,6 +141,12 @@ impl Builder {
         /// Sets the memory in bytes of earlier prompts and answers from which tokens are drafted;
         /// 64 MiB by default, 0 for none.
         draft_memory(bytes: usize): |it| it.engine.draft_memory = bytes;
+        /// Sets what drafts tokens: a second, smaller model with the same vocabulary, or a head for
+        /// the model (EAGLE-3, an assistant of Gemma 4); none by default.
+        draft_model(path: impl Into<PathBuf>): |it| it.draft_model.path = Some(path.into());
+        /// Sets the memory in bytes of the KV cache of the draft model; by default an eighth of
+        /// that of the model, or for one sequence where the model has memory for one.
+        draft_kv_memory(bytes: usize): |it| it.draft_model.kv_memory = Some(bytes);
         /// Sets the prefill chunk size in tokens; 512 by default, 4096 where weights are streamed.
         chunk(tokens: usize): |it| it.load.chunk = Some(tokens);
         /// Sets the largest number of answers computed at a time; 32 by default. A larger number
@@ -201,15 +210,23 @@ impl Builder {
     pub fn load(self, path: impl AsRef<Path>) -> Result<Engine, Error> {
         let path = path.as_ref();
         let template = self.template.as_deref().map(read_template).transpose()?;
-        let mut checkpoint = Checkpoint::open(path, &OpenOptions { name: self.name.clone() })?;
-        if matches!(self.engine.speculate, Speculate::Mtp(_)) {
-            checkpoint = checkpoint.with_mtp()?;
-        }
-        let (assets, runner) = self.load_both(&checkpoint)?;
-        let (memory, threads, isa) = (runner.memory(), runner.threads(), runner.isa());
-        let warnings = runner.warnings().to_vec();
-        let card = ModelCard::of(&checkpoint, &runner.settings().checkpoint);
+        let checkpoint = Checkpoint::open(path, &OpenOptions { name: self.name.clone() })?;
+        let head = self.draft_model.head()?;
+        let checkpoint = match (&head, self.engine.speculate) {
+            (Some(head), _) => checkpoint.with_head(head)?,
+            (None, Speculate::Mtp(_)) => checkpoint.with_mtp()?,
+            _ => checkpoint,
+        };
+        let (assets, mut runner) = self.load_both(&checkpoint)?;
         let parallel = self.engine.running.max(1);
+        if head.is_none() {
+            let model = (&mut runner, &assets);
+            self.draft_model.load_for(model, (&self.load, parallel), &self.gguf)?;
+        }
+        let (memory, threads, isa) = (runner.memory_of_both(), runner.threads(), runner.isa());
+        let draft = runner.draft_model().map_or(&[][..], Runner::warnings);
+        let warnings = [runner.warnings(), draft].concat();
+        let card = ModelCard::of(&checkpoint, &runner.settings().checkpoint);
         let mut options = self.engine.clone();
         options.disk = self.kv_dir.as_ref().map(|it| it.open(&checkpoint)).transpose()?;
         let prefixes = StoredPrefixes::of(options.disk.as_ref(), &runner);

@@ -27,6 +27,14 @@ pub enum Error {
         /// The error of the engine.
         source: engine::Error,
     },
+    /// The draft model has another vocabulary than the model.
+    #[error("{}: cannot draft for a model with another vocabulary: {difference}", path.display())]
+    DraftVocabulary {
+        /// The draft model.
+        path: PathBuf,
+        /// The first difference.
+        difference: String,
+    },
     /// The replacement chat template cannot be used.
     #[error("cannot use {}: {source}", path.display())]
     Template {

@@ -123,6 +123,7 @@
 mod answer;
 mod batch;
 mod builder;
+mod draft_model;
 mod engine;
 mod error;
 mod kv_dir;

@@ -14,6 +14,7 @@ mod call_reader;
 mod charsmap;
 mod config_tokens;
 mod decoder;
+mod difference;
 mod error;
 mod files;
 mod gguf;

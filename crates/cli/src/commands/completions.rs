@@ -70,7 +70,7 @@ fn values(arg: &Arg) -> Vec<&'static str> {
         "kv-dir-write" => DiskWrite::ALL.map(|(_, name)| name).to_vec(),
         "tool-format" => ToolFormat::ALL.iter().map(|format| format.name).collect(),
         "shape" => synth::shape_names().collect(),
-        "speculate" => vec!["auto", "off", "suffix", "mtp", "ngram:4"],
+        "speculate" => vec!["auto", "off", "suffix", "mtp", "model", "ngram:4"],
         "weights-memory" => vec!["auto", "all"],
         _ => Vec::new(),
     }

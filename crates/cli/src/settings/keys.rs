@@ -57,7 +57,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
     any("progress-timeout"), any("grace"),
     any("stored-responses"), any("stored-response-bytes"), any("stored-response-age"),
     any("resume-background"),
-    any("parallel"), any("queue"), any("itl-target-ms"), any("speculate"), any("draft-memory"), any("request-timeout"),
+    any("parallel"), any("queue"), any("itl-target-ms"), any("speculate"), any("draft-memory"), any("draft-model"),
+    any("draft-kv-memory"), any("request-timeout"),
     user("trace-dir"),
     any("verbose"), any("log-format"),
 ];

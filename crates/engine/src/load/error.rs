@@ -81,6 +81,9 @@ pub enum Error {
     /// The model has no layers of multi-token prediction, or they are not loaded.
     #[error("the model has no layers of multi-token prediction, or fewer than are asked for")]
     NoDraftLayers,
+    /// A model that cannot draft for another.
+    #[error("{0}")]
+    DraftModel(String),
     /// Every token has a logit of minus infinity.
     #[error("no token is left to choose: logit_bias and min_tokens ban all of them")]
     NothingLeft,

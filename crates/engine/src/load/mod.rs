@@ -8,6 +8,7 @@ pub(crate) mod cache_rounding;
 pub(crate) mod cache_size;
 pub(crate) mod disk_place;
 mod draft_layers;
+mod draft_model;
 pub(crate) mod error;
 mod expert_routes;
 pub(crate) mod identity;

@@ -62,6 +62,8 @@ pub struct Runner {
     /// What the model says of vectors of texts.
     pub(crate) embedding: EmbeddingDefaults,
     is_encoder: bool,
+    /// The model that drafts tokens, until the engine takes it.
+    pub(super) draft_model: Option<Box<Self>>,
 }
 
 impl std::fmt::Debug for Runner {
@@ -101,7 +103,7 @@ impl Runner {
         let adapters = ModelAdapters::open((config, &mut *backend, &*model), options)?;
         let CacheMade { groups, spare: spare_blocks, states, context, note } = cache;
         let embedding = embedding(checkpoint, options, &*model);
-        let warnings = checkpoint.warnings().iter().cloned();
+        let notes = note.into_iter().chain(unrounded).chain(without_effect);
         let info = ModelInfo {
             name: config.name.clone(),
             architecture: config.architecture.clone(),
@@ -127,7 +129,7 @@ impl Runner {
             routes,
             states,
             state_every: options.state_every,
-            warnings: warnings.chain(note).chain(unrounded).chain(without_effect).collect(),
+            warnings: checkpoint.warnings().iter().cloned().chain(notes).collect(),
             chunk,
             limits,
             weights,
@@ -139,6 +141,7 @@ impl Runner {
             long_from: config.long_from(),
             embedding,
             is_encoder: config.is_encoder(),
+            draft_model: None,
         })
     }
 

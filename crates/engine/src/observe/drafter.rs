@@ -25,11 +25,13 @@ pub enum Drafter {
     Eagle3,
     /// An assistant of Gemma 4.
     Assistant,
+    /// A second, smaller model.
+    Model,
 }
 
 impl Drafter {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Forced,
         Self::Ngram,
         Self::Suffix,
@@ -38,6 +40,7 @@ impl Drafter {
         Self::Mtp,
         Self::Eagle3,
         Self::Assistant,
+        Self::Model,
     ];
 
     /// The layers that draft tokens with the states of a model.
@@ -60,12 +63,13 @@ impl Drafter {
             Self::Mtp => "mtp",
             Self::Eagle3 => "eagle3",
             Self::Assistant => "assistant",
+            Self::Model => "model",
         }
     }
 
-    /// Whether its tokens are computed, one after the other, each with a probability.
-    pub(crate) fn computes(self) -> bool {
-        matches!(self, Self::Mtp | Self::Eagle3 | Self::Assistant)
+    /// Whether it gives each token with a probability.
+    pub(crate) fn has_probabilities(self) -> bool {
+        matches!(self, Self::Mtp | Self::Eagle3 | Self::Assistant | Self::Model)
     }
 
     /// Whether all its tokens of a step are drafted at one position: it keeps no rows of its own.

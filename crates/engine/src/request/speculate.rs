@@ -20,6 +20,9 @@ pub enum Speculate {
     /// With the model's layers of multi-token prediction, up to this many tokens, as many as make
     /// it faster.
     Mtp(usize),
+    /// With the second model that is loaded for it, up to this many tokens, as many as make it
+    /// faster.
+    Model(usize),
 }
 
 impl Speculate {
@@ -27,7 +30,11 @@ impl Speculate {
     pub fn max(self) -> usize {
         match self {
             Self::Off => 0,
-            Self::Auto(max) | Self::Suffix(max) | Self::Ngram(max) | Self::Mtp(max) => max,
+            Self::Auto(max)
+            | Self::Suffix(max)
+            | Self::Ngram(max)
+            | Self::Mtp(max)
+            | Self::Model(max) => max,
         }
     }
 
@@ -41,6 +48,7 @@ impl Speculate {
             Self::Suffix(own) => Self::Suffix(own.min(max)),
             Self::Ngram(own) => Self::Ngram(own.min(max)),
             Self::Mtp(own) => Self::Mtp(own.min(max)),
+            Self::Model(own) => Self::Model(own.min(max)),
         }
     }
 
@@ -49,9 +57,15 @@ impl Speculate {
         matches!(self, Self::Auto(_) | Self::Suffix(_))
     }
 
-    /// Whether tokens are drafted by layers of multi-token prediction where the model has them.
+    /// Whether tokens are drafted by layers of multi-token prediction, or by a head, where one of
+    /// these is loaded.
     pub(crate) fn uses_layers(self) -> bool {
-        matches!(self, Self::Auto(_) | Self::Mtp(_))
+        matches!(self, Self::Auto(_) | Self::Mtp(_) | Self::Model(_))
+    }
+
+    /// Whether tokens are drafted by a second model where one is loaded.
+    pub(crate) fn uses_model(self) -> bool {
+        matches!(self, Self::Auto(_) | Self::Model(_))
     }
 }
 
@@ -67,8 +81,8 @@ impl FromStr for Speculate {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "expected off, auto[:N], suffix[:N], mtp[:N] or ngram:N with N from 1 to \
-                 {MAX_DRAFTED}, found {text:?}"
+                "expected off, auto[:N], suffix[:N], mtp[:N], model[:N] or ngram:N with N from 1 \
+                 to {MAX_DRAFTED}, found {text:?}"
             )
         };
         let max = |max: &str| match max.parse() {
@@ -80,10 +94,12 @@ impl FromStr for Speculate {
             None if text == "auto" => Ok(Self::default()),
             None if text == "suffix" => Ok(Self::Suffix(MAX_DRAFTED)),
             None if text == "mtp" => Ok(Self::Mtp(MAX_DRAFTED)),
+            None if text == "model" => Ok(Self::Model(MAX_DRAFTED)),
             Some(("auto", most)) => max(most).map(Self::Auto),
             Some(("suffix", most)) => max(most).map(Self::Suffix),
             Some(("ngram", most)) => max(most).map(Self::Ngram),
             Some(("mtp", most)) => max(most).map(Self::Mtp),
+            Some(("model", most)) => max(most).map(Self::Model),
             _ => Err(wrong()),
         }
     }
@@ -100,6 +116,8 @@ impl std::fmt::Display for Speculate {
             Self::Ngram(max) => write!(f, "ngram:{max}"),
             Self::Mtp(MAX_DRAFTED) => f.write_str("mtp"),
             Self::Mtp(max) => write!(f, "mtp:{max}"),
+            Self::Model(MAX_DRAFTED) => f.write_str("model"),
+            Self::Model(max) => write!(f, "model:{max}"),
         }
     }
 }
@@ -110,11 +128,12 @@ mod tests {
 
     #[test]
     fn speculation_is_read_as_it_is_written() {
-        for text in ["off", "auto", "auto:4", "suffix", "suffix:3", "ngram:1", "mtp", "mtp:2"] {
+        let texts = ["off", "auto", "auto:4", "suffix", "suffix:3", "ngram:1", "mtp", "mtp:2"];
+        for text in texts.into_iter().chain(["model", "model:3"]) {
             assert_eq!(text.parse::<Speculate>().unwrap().to_string(), text);
         }
         let wrong = ["", "on", "ngram", "ngram:", "ngram:0", "ngram:17", "ngram:-1", "suffix:0"];
-        for text in wrong.into_iter().chain(["auto:0", "off:1", "suffix:", "mtp:17"]) {
+        for text in wrong.into_iter().chain(["auto:0", "off:1", "suffix:", "mtp:17", "model:0"]) {
             assert!(text.parse::<Speculate>().is_err(), "{text}");
         }
     }

@@ -2,11 +2,15 @@
 
 use crate::load::runner::Runner;
 use crate::observe::drafter::MAX_DRAFTED;
+use crate::step::depth_drafter::DepthDrafter;
 use crate::step::draft::{Acceptance, DraftMemory, MAX_COMPARED, OfferedDraft, best_number};
+use crate::step::engine_options::EngineOptions;
 use crate::step::layer_drafter::{Candidate, LayerDrafter};
+use crate::step::model_drafter::ModelDrafter;
 use crate::step::running_request::RunningRequest;
 use crate::step::step_cost::StepCost;
 use sched::{Scheduler, Slot, SlotTable, View};
+use std::time::Duration;
 
 /// Steps in which drafts that are likely to come out were not verified, after which some are, to
 /// find out whether rows are still as costly: at first, and at most.
@@ -14,7 +18,7 @@ const MIN_WAIT: usize = 32;
 const MAX_WAIT: usize = 1024;
 /// Drafts that are verified then.
 const TRIED: usize = 3;
-/// Probability of all drafts of a sequence from which layers draft a further one.
+/// Probability of all drafts of a sequence from which layers or a model draft a further one.
 const WORTH_MORE: f32 = 0.3;
 /// Probability from which a draft is likely to come out.
 const LIKELY: f32 = 0.7;
@@ -30,11 +34,17 @@ pub(crate) struct DraftPlanner {
     pub layers: Option<LayerDrafter>,
     /// Steps in which these could have drafted and were not expected to pay.
     without_layers: Retry,
+    /// The second model that drafts, if there is one.
+    pub model: Option<Box<ModelDrafter>>,
+    /// The same of its steps.
+    without_model: Retry,
     /// Workspace: the drafts of a step, and the sequences that decode.
     offered: Vec<OfferedDraft>,
     decoding: Vec<(Slot, usize)>,
     /// Steps without the likely drafts that they had.
     without: Retry,
+    /// Whether all that may be drafted is, and verified.
+    always: bool,
 }
 
 /// Steps in which something did not pay, after which it is tried again: each time after twice as
@@ -62,14 +72,22 @@ impl Retry {
 }
 
 impl DraftPlanner {
-    /// A planner for `running` sequences of a model, which remembers texts of `memory` bytes.
-    pub fn new(runner: &Runner, running: usize, memory: usize) -> Self {
+    /// A planner for `running` sequences of a model, and of a second one, if there is one.
+    pub fn new(
+        runner: &Runner,
+        model: Option<ModelDrafter>,
+        running: usize,
+        options: &EngineOptions,
+    ) -> Self {
         Self {
+            always: options.drafts_always,
             cost: StepCost::new(),
             acceptance: Acceptance::default(),
-            memory: DraftMemory::new(memory),
+            memory: DraftMemory::new(options.draft_memory),
             layers: LayerDrafter::new(runner, running),
             without_layers: Retry::new(),
+            model: model.map(Box::new),
+            without_model: Retry::new(),
             offered: Vec::with_capacity(running * MAX_DRAFTED),
             decoding: Vec::with_capacity(running),
             without: Retry::new(),
@@ -84,10 +102,16 @@ impl DraftPlanner {
         requests: &mut SlotTable<RunningRequest>,
     ) {
         let least = self.find(scheduler, requests);
-        let number = self.best_number(least, 0.0);
-        let spent = self.draft_by_layers(runner, (scheduler, requests), (least, number));
-        let number = if spent > 0.0 { self.best_number(least, spent) } else { number };
-        let number = self.sometimes_some(number);
+        let mut number = self.best_number(least, 0.0);
+        let layers = self.draft_by_layers(runner, (scheduler, requests), (least, number));
+        if layers > 0.0 {
+            number = self.best_number(least, layers);
+        }
+        let model = self.draft_by_model(runner, (scheduler, requests), (least, number));
+        if model > 0.0 {
+            number = self.best_number(least, layers + model);
+        }
+        let number = if self.always { self.offered.len() } else { self.sometimes_some(number) };
         for draft in &self.offered[..number] {
             self.decoding[draft.sequence].1 += 1;
         }
@@ -106,6 +130,7 @@ impl DraftPlanner {
         self.offered.clear();
         self.decoding.clear();
         self.layers.iter_mut().for_each(LayerDrafter::begin);
+        self.model.iter_mut().for_each(|model| model.begin(scheduler));
         let (mut rows, mut tokens) = (0, 0.0);
         for (sequence, slot) in scheduler.decoding().enumerate() {
             let running = &mut requests[slot];
@@ -122,6 +147,8 @@ impl DraftPlanner {
             }
             if let Some(layers) = self.layers.as_mut().filter(|_| draft.wants_layers()) {
                 layers.add(slot, sequence);
+            } else if let Some(model) = self.model.as_mut().filter(|_| draft.wants_model()) {
+                model.add(slot, sequence, scheduler.sequence(slot));
             }
             self.decoding.push((slot, fixed));
         }
@@ -134,53 +161,85 @@ impl DraftPlanner {
         best_number(&self.offered, least, |rows| spent + self.cost.seconds(rows))
     }
 
-    /// Drafts with the model's own layers, token by token, while that is expected to give more
-    /// tokens for the time than a step that verifies the `number` best drafts so far. Returns the
-    /// seconds that it is known to take.
+    /// Drafts with the model's own layers, as [`draft_by`](Self::draft_by).
     fn draft_by_layers(
         &mut self,
         runner: &mut Runner,
+        requests: (&Scheduler, &mut SlotTable<RunningRequest>),
+        best: ((usize, f64), usize),
+    ) -> f64 {
+        let Some(mut layers) = self.layers.take() else { return 0.0 };
+        let mut without = std::mem::replace(&mut self.without_layers, Retry::new());
+        let spent = self.draft_by(&mut layers, &mut without, runner, requests, best);
+        self.without_layers = without;
+        self.layers = spent.is_some().then_some(layers);
+        spent.unwrap_or_default()
+    }
+
+    /// Drafts with the second model, as [`draft_by`](Self::draft_by).
+    fn draft_by_model(
+        &mut self,
+        runner: &mut Runner,
+        requests: (&Scheduler, &mut SlotTable<RunningRequest>),
+        best: ((usize, f64), usize),
+    ) -> f64 {
+        let Some(mut model) = self.model.take() else { return 0.0 };
+        let mut without = std::mem::replace(&mut self.without_model, Retry::new());
+        let spent = self.draft_by(&mut *model, &mut without, runner, requests, best);
+        self.without_model = without;
+        self.model = spent.is_some().then_some(model);
+        spent.unwrap_or_default()
+    }
+
+    /// Drafts token by token while that is expected to give more tokens for the time than a step
+    /// that verifies the `number` best drafts so far. Returns the seconds that it is known to take;
+    /// `None` if the device fails.
+    fn draft_by(
+        &mut self,
+        drafter: &mut dyn DepthDrafter,
+        without: &mut Retry,
+        runner: &mut Runner,
         (scheduler, requests): (&Scheduler, &mut SlotTable<RunningRequest>),
         ((rows, tokens), number): ((usize, f64), usize),
-    ) -> f64 {
-        let Some(layers) = self.layers.as_mut().filter(|it| !it.candidates.is_empty()) else {
-            return 0.0;
-        };
+    ) -> Option<f64> {
         let chances: f64 = self.offered[..number].iter().map(|it| f64::from(it.chance)).sum();
         let (mut rows, mut tokens, mut spent) = (rows + number, tokens + chances, 0.0);
         let (cost, all) = (&self.cost, &self.acceptance);
-        for depth in 0..layers.most(runner) {
-            let count = layers.candidates.len();
+        for depth in 0..drafter.most(runner) {
+            let count = drafter.candidates().len();
+            if count == 0 {
+                break;
+            }
             let expected = |it: &Candidate| it.chance * requests[it.slot].draft.expected(all.share);
-            let more: f64 = layers.candidates.iter().map(|it| f64::from(expected(it))).sum();
-            let takes = layers.cost.seconds(count);
+            let more: f64 = drafter.candidates().iter().map(|it| f64::from(expected(it))).sum();
+            let takes = drafter.cost().seconds(drafter.rows(depth));
             let rate = tokens / (spent + cost.seconds(rows));
             let pays = (tokens + more) / (spent + takes + cost.seconds(rows + count)) > rate;
             match depth {
-                0 if pays => self.without_layers = Retry::new(),
-                0 if self.without_layers.is_due() => {}
+                _ if self.always => {}
+                0 if pays => *without = Retry::new(),
+                0 if without.is_due() || drafter.is_on_trial() => drafter.begin_trial(),
                 _ if pays => {}
                 _ => break,
             }
-            if let Err(error) = layers.draft(runner, scheduler, requests, depth) {
-                tracing::warn!("no further tokens are drafted by layers of the model: {error}");
-                self.layers = None;
-                break;
+            if let Err(error) = drafter.draft(runner, scheduler, requests, depth) {
+                tracing::warn!("no further tokens are drafted by {}: {error}", drafter.name());
+                return None;
             }
-            let (batch, step) = (layers.cost.seconds(count), cost.seconds(rows));
-            tracing::debug!(depth, count, batch, step, "layers drafted");
-            spent += takes;
-            for Candidate { slot, sequence, chance, .. } in &mut layers.candidates {
+            let (batch, step) = (drafter.cost().seconds(count), cost.seconds(rows));
+            tracing::debug!(depth, count, batch, step, "{} drafted", drafter.name());
+            let before = rows;
+            for Candidate { slot, sequence, chance, .. } in drafter.candidates() {
                 let Some(now) = requests[*slot].draft.chances(all).nth(depth) else { continue };
                 self.offered.push(OfferedDraft { chance: now, sequence: *sequence });
                 (rows, tokens, *chance) = (rows + 1, tokens + f64::from(now), now);
             }
-            layers.candidates.retain(|it| it.is_open && it.chance >= WORTH_MORE);
-            if layers.candidates.is_empty() {
-                break;
-            }
+            // Prompts alone say nothing of what drafts take.
+            spent += if rows > before { takes } else { 0.0 };
+            let worth = if self.always { 0.0 } else { WORTH_MORE };
+            drafter.candidates().retain(|it| it.is_open && it.chance >= worth);
         }
-        spent
+        Some(spent)
     }
 
     /// The number of drafts to verify if `best` is the best: now and then some more than none.
@@ -192,6 +251,22 @@ impl DraftPlanner {
             return likely;
         }
         best
+    }
+
+    /// Whether layers of the model or a second model may compute what is drafted.
+    pub fn computes(&self) -> bool {
+        self.layers.is_some() || self.model.is_some()
+    }
+
+    /// Time that they took in this step.
+    pub fn took(&self) -> Duration {
+        let layers = self.layers.as_ref().map_or(Duration::ZERO, |it| it.took);
+        layers + self.model.as_ref().map_or(Duration::ZERO, |it| it.took)
+    }
+
+    /// Releases what the second model has of a sequence that ends.
+    pub fn end(&mut self, slot: Slot) {
+        self.model.iter_mut().for_each(|model| model.end(slot));
     }
 
     /// Learns from the tokens that a step has given a request.

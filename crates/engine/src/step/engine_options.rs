@@ -20,6 +20,9 @@ pub struct EngineOptions {
     pub speculate: Speculate,
     /// Bytes of earlier prompts and answers from which tokens are drafted; 0 for none.
     pub draft_memory: usize,
+    /// Whether layers and a second model draft wherever they may, and all that is drafted is
+    /// verified, whether that is faster or not: for tests and measurements.
+    pub drafts_always: bool,
     /// Maximum time of a request, from submission to its end.
     pub timeout: Option<Duration>,
     /// Where traces of requests go.
@@ -42,6 +45,7 @@ impl Default for EngineOptions {
             itl_target: Duration::from_millis(100),
             speculate: Speculate::default(),
             draft_memory: 64 << 20,
+            drafts_always: false,
             timeout: None,
             traces: None,
             disk: None,

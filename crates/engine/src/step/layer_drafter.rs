@@ -25,7 +25,7 @@ pub(crate) struct Candidate {
     /// Probability that all its drafts so far come out.
     pub chance: f32,
     /// Its row in the batch before.
-    row: usize,
+    pub row: usize,
     /// Whether a further token may follow.
     pub is_open: bool,
 }

@@ -30,6 +30,8 @@ pub(crate) struct ConstraintState {
     accepted: usize,
     /// Masks of the row of the last known token and of each accepted draft.
     rows: Vec<TokenMask>,
+    /// The mask of the row after drafted tokens, where a model drafts.
+    draft_row: Option<Box<TokenMask>>,
     /// Number of masks of this step.
     filled: usize,
     /// Whether the last masks took at most [`QUICK`], or there are none.
@@ -71,6 +73,7 @@ impl SequenceConstraint {
             draft: Vec::new(),
             accepted: 0,
             rows: Vec::new(),
+            draft_row: None,
             filled: 0,
             quick: !excludes,
             mask_size: if excludes { vocab_size } else { 0 },
@@ -159,6 +162,26 @@ impl ConstraintState {
         };
         // A state that fails reports that when the masks are computed.
         guarded(|| Ok(state.allowed_prefix(draft))).unwrap_or(0)
+    }
+
+    /// The mask after the `drafted` tokens, which may come next; `None` where that is not known.
+    pub fn mask_after(&mut self, drafted: &[u32]) -> Option<&mut TokenMask> {
+        let Self { state, draft_row, mask_size, .. } = self;
+        let state = state.as_mut()?;
+        let row = draft_row.get_or_insert_with(|| Box::new(TokenMask::new(*mask_size)));
+        let mut accepted = 0;
+        let filled = guarded(|| {
+            for id in drafted {
+                state.accept(*id)?;
+                accepted += 1;
+            }
+            row.fill(&mut **state);
+            Ok(())
+        });
+        let back = if accepted == 0 { Ok(()) } else { guarded(|| state.rollback(accepted)) };
+        // A state that fails reports that when the masks of the step are computed.
+        let is_filled = filled.and(back).is_ok() && row.error.is_none();
+        is_filled.then_some(&mut **row)
     }
 
     /// Computes the masks of the step.

@@ -2,6 +2,7 @@
 //! it.
 
 mod choice_recorder;
+mod depth_drafter;
 mod draft;
 pub(crate) mod draft_lengths;
 mod draft_planner;
@@ -10,6 +11,7 @@ pub(crate) mod engine_options;
 mod layer_drafter;
 mod led_turns;
 mod masks;
+mod model_drafter;
 mod prefill_budget;
 pub(crate) mod run;
 mod running_request;

@@ -17,6 +17,7 @@ use crate::step::draft_planner::DraftPlanner;
 use crate::step::embedding_pooler::EmbeddingPooler;
 use crate::step::engine_options::EngineOptions;
 use crate::step::masks::{Masks, SequenceConstraint};
+use crate::step::model_drafter::ModelDrafter;
 use crate::step::prefill_budget::PrefillBudget;
 use crate::step::running_request::{RequestSetup, RunningRequest};
 use crate::step::step_sampler::StepSampler;
@@ -45,7 +46,7 @@ pub fn start(runner: Runner, options: EngineOptions) -> (EngineHandle, JoinHandl
     // Before a reader of the metrics can ask for them.
     let windows: Vec<_> = runner.groups.iter().map(|group| group.window).collect();
     receiver.metrics.groups(&windows);
-    receiver.metrics.device_memory(runner.device(), runner.memory());
+    receiver.metrics.device_memory(runner.device(), runner.memory_of_both());
     // Started here, so that it is not pinned to the engine's CPU.
     let masks = Masks::start();
     let thread = std::thread::Builder::new()
@@ -85,7 +86,7 @@ pub(super) struct Engine {
 
 impl Engine {
     fn new(
-        runner: Runner,
+        mut runner: Runner,
         receiver: RequestReceiver,
         options: EngineOptions,
         masks: Masks,
@@ -108,6 +109,10 @@ impl Engine {
             states: runner.states,
             state_every: runner.state_every,
         };
+        let words = runner.info.vocab_size;
+        let model = runner
+            .take_draft_model()
+            .map(|draft| ModelDrafter::new(*draft, running, words, options.itl_target));
         Self {
             scheduler: Scheduler::new(limits, block_root(&runner.settings, runner.block())),
             batch: runner.batch(),
@@ -119,7 +124,7 @@ impl Engine {
                 budget if runner.stream_stats().is_some() => budget.streamed(),
                 budget => budget,
             },
-            drafts: DraftPlanner::new(&runner, running, options.draft_memory),
+            drafts: DraftPlanner::new(&runner, model, running, &options),
             disk: options.disk.clone().and_then(|disk| Disk::new(disk, &runner, &receiver.metrics)),
             turns: options.turns.as_ref().map(ComputeTurns::join),
             accepted: 0,
@@ -141,8 +146,8 @@ impl Engine {
         while self.drain() {
             let start = Instant::now();
             self.work_on_disk();
-            // Layers of the model compute what is planned.
-            let early = self.drafts.layers.is_some().then(|| self.take_turn());
+            // What is drafted may be computed before.
+            let early = self.drafts.computes().then(|| self.take_turn());
             self.runner.begin("plan");
             self.plan();
             if self.plan.is_empty() {
@@ -240,6 +245,10 @@ impl Engine {
             submissions.is_empty() && !submissions.is_closed() && !engine.others_work()
         };
         while is_idle(self) && self.runner.prepare_weights() {}
+        if let Some(mut model) = self.drafts.model.take() {
+            while is_idle(self) && model.prepare_weights() {}
+            self.drafts.model = Some(model);
+        }
         // It is no part of a step.
         self.runner.take_prepared();
     }
@@ -354,6 +363,7 @@ impl Engine {
         }
         let sequence = self.scheduler.sequence(slot);
         self.drafts.remember(&running, sequence);
+        self.drafts.end(slot);
         running.finish(abort, sequence, &self.receiver.metrics, self.options.traces.as_ref());
         self.scheduler.finish(slot);
     }
@@ -554,7 +564,7 @@ impl Engine {
         if !self.runner.take_prepared() {
             self.prefill_budget.observe(rows, prompt, took);
             if prompt == 0 {
-                let drafting = self.drafts.layers.as_ref().map_or(Duration::ZERO, |it| it.took);
+                let drafting = self.drafts.took();
                 self.drafts.cost.observe(rows, took.saturating_sub(drafting));
             }
         }
@@ -568,6 +578,10 @@ impl Engine {
         for group in 0..self.runner.groups.len() {
             let sched::BlockCounts { used, cached, free } = self.scheduler.blocks(group);
             metrics.blocks(group, used, cached, free);
+        }
+        if let Some(model) = &self.drafts.model {
+            let sched::BlockCounts { used, cached, free } = model.blocks();
+            metrics.draft_blocks(used, cached, free);
         }
         let sched::StateCounts { live, kept, free, evictions } = self.scheduler.state_counts();
         metrics.states(live, kept, free);

@@ -17,12 +17,13 @@ use crate::request::fields::{Event, Finished, Request, TokenLogprobs, Usage};
 use crate::request::handle::Submission;
 use crate::request::led_turn::{LedBeginning, LedId};
 use crate::step::choice_recorder::ChoiceRecorder;
-use crate::step::draft::{Acceptance, DraftMemory, DraftSources, RequestDraft};
+use crate::step::draft::{Acceptance, DraftMemory, DraftSources, RequestDraft, probability};
 use crate::step::embedding_pooler::EmbeddingPooler;
-use crate::step::masks::{ConstraintState, SequenceConstraint};
+use crate::step::masks::{ConstraintState, SequenceConstraint, TokenMask};
 use crate::step::sampler::{History, Sampler, SamplerScratch, logprobs};
 use crate::step::trace::{Recorder, TraceSink};
 use backend::AdapterSet;
+use base::Rng;
 use clock::RequestClock;
 use led::LedState;
 use output::StepOutput;
@@ -53,6 +54,8 @@ pub(crate) struct RunningRequest {
     adapters: AdapterSet,
     adapter_key: [u8; 16],
     sampler: Sampler,
+    /// The random numbers of the tokens that a model drafts next.
+    ahead: Rng,
     pub constraint: SequenceConstraint,
     output: StepOutput,
     clock: RequestClock,
@@ -74,7 +77,7 @@ impl RunningRequest {
         let Submission { mut request, events, submitted, queue_slot, .. } = submission;
         let adapters = request.adapters.take().unwrap_or_default();
         let RequestSetup { drafts, timeout, constraint, pooler, recorder, led } = setup;
-        let max_drafted = drafts.max();
+        let (max_drafted, sampler) = (drafts.max(), Sampler::new(request.sampling.clone()));
         let record =
             request.record.take().or_else(|| recorder.as_ref().map(|_| Default::default()));
         let choices = record.map(ChoiceRecorder::new);
@@ -83,7 +86,8 @@ impl RunningRequest {
             max_drafted,
             adapter_key: adapted_space([0; 16], &adapters),
             adapters,
-            sampler: Sampler::new(request.sampling.clone()),
+            ahead: sampler.rng(),
+            sampler,
             constraint,
             output: StepOutput::new(max_drafted, pooler),
             clock: RequestClock::new(submitted, timeout),
@@ -201,6 +205,43 @@ impl RunningRequest {
         let is_allowed = allowed == self.draft.tokens().len();
         self.draft.truncate(allowed);
         is_allowed && self.draft.may_add()
+    }
+
+    /// Drafts the token that would be chosen if `logits` were the model's: with the same random
+    /// number, after the tokens drafted so far, of what the constraint allows. Returns whether a
+    /// further one may follow.
+    pub fn draw_draft(
+        &mut self,
+        sequence: View<'_>,
+        logits: &[f32],
+        scratch: &mut SamplerScratch,
+    ) -> bool {
+        let Some(id) = self.choose_ahead(sequence, logits, scratch) else { return false };
+        self.draft.add(Drafter::Model, id, probability(logits, id));
+        self.draft.may_add()
+    }
+
+    /// The choice after the drafted tokens; `None` if none can be made, or the sequence would end.
+    fn choose_ahead(
+        &mut self,
+        View { tokens, prompt, .. }: View<'_>,
+        logits: &[f32],
+        scratch: &mut SamplerScratch,
+    ) -> Option<u32> {
+        let Self { request, draft, constraint, sampler, ahead, .. } = self;
+        let (fresh, stop_ids) = (draft.tokens(), &request.stop_ids[..]);
+        let early = tokens.len() - prompt + fresh.len() < request.min_tokens;
+        let (allowed, greedy) = match constraint.state() {
+            Some(constraint) => allowed(constraint.mask_after(fresh)?, stop_ids, early).ok()?,
+            None => (None, false),
+        };
+        if fresh.is_empty() {
+            *ahead = sampler.rng();
+        }
+        let banned = if early { stop_ids } else { &[] };
+        let history = History { tokens, fresh, prompt, banned, allowed, greedy };
+        let chosen = sampler.sample_ahead(ahead, logits, history, scratch).ok()?;
+        Some(chosen).filter(|id| !stop_ids.contains(id))
     }
 
     /// Compares its draft with the tokens of the step.
@@ -363,7 +404,10 @@ impl RunningRequest {
         let stop_ids = &self.request.stop_ids[..];
         let banned = if early { stop_ids } else { &[] };
         let (allowed, greedy) = match self.constraint.state() {
-            Some(constraint) => allowed(constraint, fresh.len(), stop_ids, early)?,
+            Some(constraint) => {
+                let row = constraint.allowed(fresh.len()).map_err(Outcome::Failed)?;
+                allowed(row, stop_ids, early)?
+            }
             None => (None, false),
         };
         if let Some(choices) = &mut self.choices {
@@ -459,15 +503,13 @@ impl RunningRequest {
     }
 }
 
-/// The ids allowed in row `at` of this step, `None` for all, and whether the most likely one is
-/// chosen; or how the sequence ends instead.
+/// The ids that a row allows, `None` for all, and whether the most likely one is chosen; or how the
+/// sequence ends instead.
 fn allowed<'a>(
-    constraint: &'a mut ConstraintState,
-    at: usize,
+    row: &'a mut TokenMask,
     stop_ids: &[u32],
     early: bool,
 ) -> Result<(Option<&'a TokenSet>, bool), Outcome> {
-    let row = constraint.allowed(at).map_err(Outcome::Failed)?;
     match (row.admit_stop_ids(stop_ids, early), row.allowed) {
         (_, Allowed::All) => Ok((None, row.greedy)),
         (true, _) => Ok((Some(&row.ids), row.greedy)),

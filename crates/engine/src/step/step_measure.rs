@@ -61,9 +61,12 @@ impl Engine {
         self.rest();
     }
 
-    /// Drafts the tokens after the `rows` of the batch with the model's own layers, to know what
-    /// that costs.
+    /// Drafts the tokens after the `rows` of the batch with the model's own layers, and computes as
+    /// many with the second model, to know what that costs.
     fn measure_drafts(&mut self, rows: usize) {
+        if let Some(model) = self.drafts.model.as_mut().filter(|_| rows <= DRAFTED) {
+            model.measure(rows);
+        }
         let Some(layers) = self.drafts.layers.as_mut().filter(|_| rows <= DRAFTED) else { return };
         let states = vec![0.0; rows * self.runner.state_width()];
         let begun = Instant::now();

@@ -153,6 +153,14 @@ impl Metrics {
         self.0.cache.set_blocks(group, used, cached, free);
     }
 
+    /// Sets the number of blocks of the draft model's cache that are held, cached and free.
+    pub fn draft_blocks(&self, used: usize, cached: usize, free: usize) {
+        let gauges = &self.0.gauges;
+        gauges.draft_used.set(used as i64);
+        gauges.draft_cached.set(cached as i64);
+        gauges.draft_free.set(free as i64);
+    }
+
     /// Sets the bytes that the model holds on the device of this name.
     pub fn device_memory(&self, device: &'static str, memory: Memory) {
         let Memory { weights, workspace, cache, states } = memory;

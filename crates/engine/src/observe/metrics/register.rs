@@ -24,6 +24,9 @@ pub(super) fn register(of: &MetricValues, registry: &mut Registry) {
     let named_gauges = [
         ("num_requests_running", "Requests being computed", &gauges.running),
         ("num_requests_waiting", "Requests waiting to be computed", &gauges.waiting),
+        ("draft_kv_blocks_used", "KV blocks of the draft model in use", &gauges.draft_used),
+        ("draft_kv_blocks_cached", "KV blocks of its prefix cache", &gauges.draft_cached),
+        ("draft_kv_blocks_free", "Empty KV blocks of the draft model", &gauges.draft_free),
         ("state_slots_live", "State slots held by sequences", &cache.live_states),
         ("state_slots_kept", "State slots that hold snapshots", &cache.kept_states),
         ("state_slots_free", "Empty state slots", &cache.free_states),

@@ -17,6 +17,8 @@ pub struct Stats {
     pub waiting: u64,
     /// Blocks of the KV cache, by group of rows; the trunk's first.
     pub blocks: Vec<BlockStats>,
+    /// Blocks of the KV cache of the draft model that hold all positions; none without one.
+    pub draft_blocks: BlockStats,
     /// State slots.
     pub states: StateStats,
     /// Prompt tokens computed or found in the cache.
@@ -151,6 +153,12 @@ pub(super) fn of(values: &MetricValues) -> Stats {
         running: whole(gauges.running.get()),
         waiting: whole(gauges.waiting.get()),
         blocks: cache.groups().iter().map(blocks).collect(),
+        draft_blocks: BlockStats {
+            window: None,
+            used: whole(gauges.draft_used.get()),
+            cached: whole(gauges.draft_cached.get()),
+            free: whole(gauges.draft_free.get()),
+        },
         states: StateStats {
             live: whole(cache.live_states.get()),
             kept: whole(cache.kept_states.get()),

@@ -31,6 +31,10 @@ pub(super) struct Counters {
 pub(super) struct Gauges {
     pub running: Gauge,
     pub waiting: Gauge,
+    /// Blocks of the cache of the draft model.
+    pub draft_used: Gauge,
+    pub draft_cached: Gauge,
+    pub draft_free: Gauge,
 }
 
 /// The values of the metrics of one engine.

@@ -9,11 +9,13 @@ mod acceptance;
 mod choice;
 mod memory;
 mod ngram;
+mod probability;
 mod request;
 mod suffix;
 
 pub(crate) use acceptance::Acceptance;
 pub(crate) use choice::{OfferedDraft, best_number};
 pub(crate) use memory::DraftMemory;
+pub(crate) use probability::probability;
 pub(crate) use request::{DraftSources, RequestDraft};
 pub(crate) use suffix::MAX_COMPARED;

@@ -15,7 +15,7 @@ const SPARE: usize = 1 << 10;
 /// Tokens of a text that differ one after the other before it is no longer followed.
 const MAX_MISSES: usize = 4;
 
-/// Part of a new first token of layers in the share of its sequence, and of all.
+/// Part of a new first token of layers or a model in the share of its sequence, and of all.
 const NEW_SHARE: f32 = 0.1;
 const NEW_SHARE_ALL: f32 = 0.02;
 
@@ -85,9 +85,10 @@ pub(crate) struct RequestDraft {
     drafter: Drafter,
     /// What the first of them rests on: the number of tokens before it that were the same.
     evidence: usize,
-    /// What each rests on, where layers have drafted them.
+    /// What each rests on, where layers or a model have drafted them.
     evidences: Vec<usize>,
-    /// The share of first tokens by layers that came out in this sequence; `None` before any.
+    /// The share of first tokens by layers or a model that came out in this sequence; `None` before
+    /// any.
     share: Option<f32>,
     /// Tokens verified so far.
     pub drafted: usize,
@@ -143,7 +144,7 @@ impl RequestDraft {
         let max = self.speculate.max().min(most);
         self.max = max;
         match self.speculate {
-            Speculate::Off | Speculate::Mtp(_) => {}
+            Speculate::Off | Speculate::Mtp(_) | Speculate::Model(_) => {}
             Speculate::Ngram(_) => {
                 self.tokens.extend_from_slice(ngram::continuation(tokens, max));
                 self.drafter = Drafter::Ngram;
@@ -223,6 +224,11 @@ impl RequestDraft {
         self.speculate.uses_layers() && self.tokens.is_empty() && self.max > 0
     }
 
+    /// Whether a second model may draft, as nothing else has.
+    pub fn wants_model(&self) -> bool {
+        self.speculate.uses_model() && self.tokens.is_empty() && self.max > 0
+    }
+
     /// Adds a token that `drafter` has computed with this probability.
     pub fn add(&mut self, drafter: Drafter, token: u32, probability: f32) {
         if self.tokens.is_empty() {
@@ -234,12 +240,12 @@ impl RequestDraft {
         self.evidences.push(evidence_of(probability));
     }
 
-    /// Whether layers may draft a further token.
+    /// Whether a further token may be added.
     pub fn may_add(&self) -> bool {
         self.tokens.len() < self.max
     }
 
-    /// The probability that a token of layers comes out, before it is drafted; `all` is the share
+    /// The probability that an added token comes out, before it is drafted; `all` is the share
     /// in all sequences.
     pub fn expected(&self, all: f32) -> f32 {
         self.share.unwrap_or(all)
@@ -247,7 +253,8 @@ impl RequestDraft {
 
     /// What the token at this place rests on.
     fn evidence_at(&self, at: usize) -> usize {
-        if self.drafter.computes() { self.evidences[at] } else { self.evidence + at }
+        let has_own = self.drafter.has_probabilities();
+        if has_own { self.evidences[at] } else { self.evidence + at }
     }
 
     /// The drafted tokens that a step may verify.
@@ -303,7 +310,7 @@ impl RequestDraft {
         for at in 0..compared.min(right + 1) {
             self.acceptance.add(all, self.drafter, self.evidence_at(at), at < right);
         }
-        if self.drafter.computes() && compared > 0 {
+        if self.drafter.has_probabilities() && compared > 0 {
             let came = f32::from(u8::from(right > 0));
             let share = self.share.unwrap_or(all.share);
             self.share = Some(share + NEW_SHARE * (came - share));

@@ -85,6 +85,29 @@ impl Sampler {
         Ok((id, top.map(|top| candidates.logprobs(temperature, id, top))))
     }
 
+    /// The generator of the random numbers of the next tokens.
+    pub fn rng(&self) -> Rng {
+        self.rng.clone()
+    }
+
+    /// As [`sample`](Self::sample), with the random numbers of `rng` in place of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`sample`](Self::sample).
+    pub fn sample_ahead(
+        &mut self,
+        rng: &mut Rng,
+        logits: &[f32],
+        history: History<'_>,
+        scratch: &mut SamplerScratch,
+    ) -> Result<u32, Error> {
+        std::mem::swap(&mut self.rng, rng);
+        let chosen = self.sample(logits, history, scratch, None);
+        std::mem::swap(&mut self.rng, rng);
+        Ok(chosen?.0)
+    }
+
     /// Whether logits are modified before the cut-offs.
     fn changes(&self, history: History<'_>) -> bool {
         !self.params.logit_bias.is_empty()

@@ -85,6 +85,7 @@ impl StatsReport<'_> {
                 "acceptance_rate": share(stats.accepted(), stats.drafted()),
                 "drafters": Map::from_iter(stats.drafts.iter().map(drafter)),
                 "steps_by_drafts": stats.draft_lengths,
+                "draft_model": draft_model(&stats.draft_blocks),
             },
             "errors": {
                 "generations": stats.failed(),
@@ -136,6 +137,13 @@ impl StatsReport<'_> {
         ];
         rows.iter().map(|(label, text)| format!("{label:LABEL$} {text}\n")).collect()
     }
+}
+
+/// The blocks of the KV cache of the draft model, if there is one.
+fn draft_model(blocks: &BlockStats) -> Option<Value> {
+    let BlockStats { used, cached, free, .. } = blocks;
+    let blocks = json!({"blocks_used": used, "blocks_cached": cached, "blocks_free": free});
+    (used + cached + free > 0).then_some(blocks)
 }
 
 /// A drafter's tokens under its name.

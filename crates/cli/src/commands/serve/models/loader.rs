@@ -137,7 +137,7 @@ impl FileLoader {
 
 impl LoadModel for FileLoader {
     fn file_bytes(&self) -> u64 {
-        self.args.source.local_path().map_or(0, |path| formats::weight_bytes(&path))
+        self.args.source.weight_bytes()
     }
 
     fn needs_download(&self) -> bool {

@@ -1,0 +1,39 @@
+//! Arguments for a second model that drafts tokens.
+
+use crate::args::FileArgs;
+use crate::size::bytes;
+use anyhow::Result;
+use clap::Args;
+use gannet::Builder;
+use std::ffi::OsString;
+use std::path::Path;
+
+/// A second model that drafts tokens, and its memory.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Scheduling")]
+pub(crate) struct DraftArgs {
+    /// What drafts tokens wherever that is faster: a second, smaller model with the same
+    /// vocabulary, or a head for the model (EAGLE-3, an assistant of Gemma 4); a folder, .gguf
+    /// file, or owner/name on the hub [default: none]
+    #[arg(long, value_name = "MODEL")]
+    draft_model: Option<OsString>,
+    /// Memory of the KV cache of the draft model, such as 512MiB [default: an eighth of that of the
+    /// model, or for one sequence where the model has memory for one]
+    #[arg(long, value_name = "SIZE", value_parser = bytes, requires = "draft_model")]
+    draft_kv_memory: Option<usize>,
+}
+
+impl DraftArgs {
+    /// `builder` with these arguments. A model that is not on this machine is downloaded.
+    pub fn add_to(&self, builder: Builder, files: &FileArgs) -> Result<Builder> {
+        let path = self.draft_model.as_ref().map(|model| files.locate(model)).transpose()?;
+        let builder = path.into_iter().fold(builder, Builder::draft_model);
+        Ok(self.draft_kv_memory.into_iter().fold(builder, Builder::draft_kv_memory))
+    }
+
+    /// Bytes of the weights of the draft model, if it is on this machine.
+    pub fn weight_bytes(&self) -> u64 {
+        let path = self.draft_model.as_ref().map(Path::new).filter(|path| path.exists());
+        path.map_or(0, formats::weight_bytes)
+    }
+}
