@@ -51,3 +51,22 @@ fn a_draft_model_that_is_not_there_is_named() {
     let loaded = Engine::builder().draft_model("no/such/model.gguf").load(TINY);
     assert!(loaded.unwrap_err().to_string().contains("no/such/model.gguf"));
 }
+
+/// Heads are layers of their model, whose memory they are part of, and are refused by another.
+#[test]
+fn a_head_drafts_for_its_model_and_the_text_is_the_same() {
+    let Some(models) = fixtures::find("next/models") else { return };
+    let Some(heads) = fixtures::find("next/drafters") else { return };
+    for (model, head) in [("smollm3", "smollm3_eagle3"), ("gemma4_text", "gemma4_text_assistant")] {
+        let (model, head) = (models.join(model), heads.join(head));
+        let plain = Engine::builder().speculate(Speculate::Off).load(&model).unwrap();
+        let builder = Engine::builder().speculate(Speculate::Model(4)).draft_model(&head);
+        let engine = builder.load(&model).unwrap();
+        assert_eq!(answers(&engine), answers(&plain), "{}", head.display());
+        assert!(engine.memory().weights > plain.memory().weights);
+    }
+    let head = heads.join("smollm3_eagle3");
+    let refused = Engine::builder().draft_model(&head).load(models.join("olmo3"));
+    let message = refused.unwrap_err().to_string();
+    assert!(message.contains("vocabulary size 640, found one for 704"), "{message}");
+}
