@@ -11,6 +11,8 @@ Workloads:
 - `random`: an answer at temperature 1, one and eight together, in which nothing repeats itself.
 - `repeat`: an instruction to repeat a text.
 - `json`: an answer that a schema is given for, with an earlier program (`--before`) in turns.
+- `loaded`: what a drafter costs that gains nothing, in a server with it and one without it in turns:
+  a model or head of random weights (`--draft-model`), or layers of multi-token prediction.
 """
 
 import argparse
@@ -185,7 +187,31 @@ def schema(args):
             server.__exit__()
 
 
-WORKLOADS = {"rewrite": rewrite, "random": random, "repeat": repeat, "json": schema}
+def loaded(args):
+    drafter, how = ["--speculate", "mtp"], "mtp"
+    if args.draft_model:
+        drafter, how = ["--draft-model", args.draft_model], "model"
+    bare = Server(args.gannet, args.model, 1, "--speculate", "off")
+    having = Server(args.gannet, args.model, 1, *drafter)
+    settings = {"without": (bare, "off"), "with, off": (having, "off"), how: (having, how)}
+
+    def measure(name, run):
+        server, speculate = settings[name]
+        body = {"prompt": "The quick brown fox", "n_predict": 120, "temperature": 1, "seed": run}
+        body |= {"ignore_eos": True, "speculate": speculate}
+        return rate(server.post("/completion", body))
+
+    with bare, having:
+        report("loaded", in_turns(args.runs, list(settings), measure), "without")
+
+
+WORKLOADS = {
+    "rewrite": rewrite,
+    "random": random,
+    "repeat": repeat,
+    "json": schema,
+    "loaded": loaded,
+}
 
 
 def main():
@@ -193,6 +219,7 @@ def main():
     parser.add_argument("--gannet", required=True, help="the program")
     parser.add_argument("--before", help="an earlier program, for json")
     parser.add_argument("--model", required=True, help="a model file")
+    parser.add_argument("--draft-model", help="a model or head that drafts, for loaded")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("workloads", nargs="+", choices=list(WORKLOADS), metavar="WORKLOAD")
     args = parser.parse_args()

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// find out whether rows are still as costly: at first, and at most.
 const MIN_WAIT: usize = 32;
 const MAX_WAIT: usize = 1024;
-/// Drafts that are verified then.
+/// Drafts that are verified then, and trials that follow one that was right.
 const TRIED: usize = 3;
 /// Probability of all drafts of a sequence from which layers or a model draft a further one.
 const WORTH_MORE: f32 = 0.3;
@@ -53,11 +53,13 @@ pub(crate) struct DraftPlanner {
 struct Retry {
     steps: usize,
     wait: usize,
+    /// Steps in which it may be tried once more, as the last trial was right.
+    again: usize,
 }
 
 impl Retry {
     fn new() -> Self {
-        Self { steps: 0, wait: MIN_WAIT }
+        Self { steps: 0, wait: MIN_WAIT, again: 0 }
     }
 
     /// Counts a step, and says whether it is to be tried now.
@@ -66,7 +68,16 @@ impl Retry {
         let is_due = self.steps >= self.wait;
         if is_due {
             (self.steps, self.wait) = (0, (2 * self.wait).min(MAX_WAIT));
+            self.again = TRIED;
         }
+        is_due
+    }
+
+    /// Whether it is to be tried once more after a trial that was right, so that what is good is
+    /// soon known.
+    fn is_due_again(&mut self, was_right: bool) -> bool {
+        let is_due = was_right && self.again > 0;
+        self.again -= usize::from(is_due);
         is_due
     }
 }
@@ -204,6 +215,7 @@ impl DraftPlanner {
     ) -> Option<f64> {
         let chances: f64 = self.offered[..number].iter().map(|it| f64::from(it.chance)).sum();
         let (mut rows, mut tokens, mut spent) = (rows + number, tokens + chances, 0.0);
+        let came = std::mem::take(&mut self.acceptance.came);
         let (cost, all) = (&self.cost, &self.acceptance);
         for depth in 0..drafter.most(runner) {
             let count = drafter.candidates().len();
@@ -219,6 +231,7 @@ impl DraftPlanner {
                 _ if self.always => {}
                 0 if pays => *without = Retry::new(),
                 0 if without.is_due() || drafter.is_on_trial() => drafter.begin_trial(),
+                0 if without.is_due_again(came) => drafter.begin_trial(),
                 _ if pays => {}
                 _ => break,
             }

@@ -13,7 +13,7 @@ const LEVELS: [usize; 7] = [0, 1, 3, 5, 9, 17, 33];
 const ASSUMED: [f32; LEVELS.len()] = [0.3, 0.5, 0.5, 0.6, 0.75, 0.85, 0.9];
 /// Share of forced text that is assumed: the model may cut it into other tokens.
 const ASSUMED_FORCED: f32 = 0.95;
-/// Share of the first tokens of layers of multi-token prediction that is assumed to come out.
+/// Share of the first tokens that are computed that is assumed to come out.
 const ASSUMED_SHARE: f32 = 0.7;
 /// Drafts that what is assumed counts for, and that all sequences count for in each.
 const ASSUMED_WEIGHT: f32 = 4.0;
@@ -46,13 +46,15 @@ type DraftCounts = [[DraftCount; LEVELS.len()]; Drafter::ALL.len()];
 #[derive(Clone, Debug)]
 pub(crate) struct Acceptance {
     counts: DraftCounts,
-    /// The share of the first tokens of layers that came out.
+    /// The share of the first tokens that were computed and came out.
     pub share: f32,
+    /// Whether the first token of the last step's computed drafts came out, in any sequence.
+    pub came: bool,
 }
 
 impl Default for Acceptance {
     fn default() -> Self {
-        Self { counts: DraftCounts::default(), share: ASSUMED_SHARE }
+        Self { counts: DraftCounts::default(), share: ASSUMED_SHARE, came: false }
     }
 }
 

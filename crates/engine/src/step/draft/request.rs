@@ -315,6 +315,7 @@ impl RequestDraft {
             let share = self.share.unwrap_or(all.share);
             self.share = Some(share + NEW_SHARE * (came - share));
             all.share += NEW_SHARE_ALL * (came - all.share);
+            all.came |= right > 0;
         }
         self.align(sampled.len(), (compared, right));
         self.tokens.clear();
