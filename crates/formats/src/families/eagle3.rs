@@ -115,7 +115,8 @@ impl Eagle3Head {
         let taps = config.array(TAPS)?.map(|taps| {
             let tap = |tap: &Json| usize::try_from(tap.as_u64()?).ok();
             let taps: Option<Vec<usize>> = taps.iter().map(tap).collect();
-            config.need(TAPS, "an array of numbers of layers", taps)
+            let problem = "expected numbers of layers from 0 on, found something else among them";
+            taps.ok_or_else(|| config.error(TAPS, problem))
         });
         let flag = |key| Ok(config.flag(key)?.unwrap_or(false));
         Ok(Self {

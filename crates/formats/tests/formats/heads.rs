@@ -102,7 +102,7 @@ fn a_head_for_another_model_is_refused_with_what_differs() {
     let many = |it: &mut Value| it[taps]["eagle_aux_hidden_state_layer_ids"] = json!(vec![1; 9]);
     refused(&many, "at most 8 layers, found 9");
     let text = |it: &mut Value| it[taps]["eagle_aux_hidden_state_layer_ids"] = json!(["1"]);
-    refused(&text, "numbers of layers");
+    refused(&text, "numbers of layers from 0 on, found something else");
     refused(&|it| it["draft_vocab_size"] = json!(500), "500 numbers of words in d2t, found 528");
     refused(&|it| it["norm_before_fc"] = json!(true), "fc_norm.weight");
     refused(&|it| it["num_hidden_layers"] = json!(2), "head of 1 layer, found 2");
