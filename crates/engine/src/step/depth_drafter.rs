@@ -2,10 +2,23 @@
 
 use crate::load::error::Error;
 use crate::load::runner::Runner;
-use crate::step::layer_drafter::{Candidate, LayerDrafter};
 use crate::step::running_request::RunningRequest;
 use crate::step::step_cost::StepCost;
-use sched::{Scheduler, SlotTable};
+use sched::{Scheduler, Slot, SlotTable};
+
+/// A sequence that is drafted for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Candidate {
+    pub slot: Slot,
+    /// Its number among the sequences that decode.
+    pub sequence: usize,
+    /// Probability that all its drafts so far come out.
+    pub chance: f32,
+    /// Its row in the batch before.
+    pub row: usize,
+    /// Whether a further token may follow.
+    pub is_open: bool,
+}
 
 /// A drafter that gives each of its sequences one token more with every batch.
 pub(crate) trait DepthDrafter {
@@ -44,36 +57,4 @@ pub(crate) trait DepthDrafter {
         requests: &mut SlotTable<RunningRequest>,
         depth: usize,
     ) -> Result<(), Error>;
-}
-
-impl DepthDrafter for LayerDrafter {
-    fn name(&self) -> &'static str {
-        "layers of the model"
-    }
-
-    fn candidates(&mut self) -> &mut Vec<Candidate> {
-        &mut self.candidates
-    }
-
-    fn cost(&self) -> &StepCost {
-        &self.cost
-    }
-
-    fn rows(&self, _: usize) -> usize {
-        self.candidates.len()
-    }
-
-    fn most(&self, runner: &Runner) -> usize {
-        self.most(runner)
-    }
-
-    fn draft(
-        &mut self,
-        runner: &mut Runner,
-        scheduler: &Scheduler,
-        requests: &mut SlotTable<RunningRequest>,
-        depth: usize,
-    ) -> Result<(), Error> {
-        self.draft(runner, scheduler, requests, depth)
-    }
 }

@@ -2,10 +2,10 @@
 
 use crate::load::runner::Runner;
 use crate::observe::drafter::MAX_DRAFTED;
-use crate::step::depth_drafter::DepthDrafter;
+use crate::step::depth_drafter::{Candidate, DepthDrafter};
 use crate::step::draft::{Acceptance, DraftMemory, MAX_COMPARED, OfferedDraft, best_number};
 use crate::step::engine_options::EngineOptions;
-use crate::step::layer_drafter::{Candidate, LayerDrafter};
+use crate::step::layer_drafter::LayerDrafter;
 use crate::step::model_drafter::ModelDrafter;
 use crate::step::running_request::RunningRequest;
 use crate::step::step_cost::StepCost;
@@ -31,7 +31,7 @@ pub(crate) struct DraftPlanner {
     acceptance: Acceptance,
     memory: DraftMemory,
     /// The model's own layers, where it has some.
-    pub layers: Option<LayerDrafter>,
+    pub layers: Option<Box<LayerDrafter>>,
     /// Steps in which these could have drafted and were not expected to pay.
     without_layers: Retry,
     /// The second model that drafts, if there is one.
@@ -95,7 +95,7 @@ impl DraftPlanner {
             cost: StepCost::new(),
             acceptance: Acceptance::default(),
             memory: DraftMemory::new(options.draft_memory),
-            layers: LayerDrafter::new(runner, running),
+            layers: LayerDrafter::new(runner, running).map(Box::new),
             without_layers: Retry::new(),
             model: model.map(Box::new),
             without_model: Retry::new(),
@@ -114,11 +114,11 @@ impl DraftPlanner {
     ) {
         let least = self.find(scheduler, requests);
         let mut number = self.best_number(least, 0.0);
-        let layers = self.draft_by_layers(runner, (scheduler, requests), (least, number));
+        let layers = self.draft_with(layers_of, runner, (scheduler, requests), (least, number));
         if layers > 0.0 {
             number = self.best_number(least, layers);
         }
-        let model = self.draft_by_model(runner, (scheduler, requests), (least, number));
+        let model = self.draft_with(model_of, runner, (scheduler, requests), (least, number));
         if model > 0.0 {
             number = self.best_number(least, layers + model);
         }
@@ -140,7 +140,7 @@ impl DraftPlanner {
     ) -> (usize, f64) {
         self.offered.clear();
         self.decoding.clear();
-        self.layers.iter_mut().for_each(LayerDrafter::begin);
+        self.layers.iter_mut().for_each(|layers| layers.begin());
         self.model.iter_mut().for_each(|model| model.begin(scheduler));
         let (mut rows, mut tokens) = (0, 0.0);
         for (sequence, slot) in scheduler.decoding().enumerate() {
@@ -172,33 +172,20 @@ impl DraftPlanner {
         best_number(&self.offered, least, |rows| spent + self.cost.seconds(rows))
     }
 
-    /// Drafts with the model's own layers, as [`draft_by`](Self::draft_by).
-    fn draft_by_layers(
+    /// Drafts with the drafter that `of` names, if there is one, as [`draft_by`](Self::draft_by).
+    fn draft_with<D: DepthDrafter>(
         &mut self,
+        of: fn(&mut Self) -> Tried<'_, D>,
         runner: &mut Runner,
         requests: (&Scheduler, &mut SlotTable<RunningRequest>),
         best: ((usize, f64), usize),
     ) -> f64 {
-        let Some(mut layers) = self.layers.take() else { return 0.0 };
-        let mut without = std::mem::replace(&mut self.without_layers, Retry::new());
-        let spent = self.draft_by(&mut layers, &mut without, runner, requests, best);
-        self.without_layers = without;
-        self.layers = spent.is_some().then_some(layers);
-        spent.unwrap_or_default()
-    }
-
-    /// Drafts with the second model, as [`draft_by`](Self::draft_by).
-    fn draft_by_model(
-        &mut self,
-        runner: &mut Runner,
-        requests: (&Scheduler, &mut SlotTable<RunningRequest>),
-        best: ((usize, f64), usize),
-    ) -> f64 {
-        let Some(mut model) = self.model.take() else { return 0.0 };
-        let mut without = std::mem::replace(&mut self.without_model, Retry::new());
-        let spent = self.draft_by(&mut *model, &mut without, runner, requests, best);
-        self.without_model = without;
-        self.model = spent.is_some().then_some(model);
+        let (drafter, without) = of(self);
+        let Some(mut drafter) = drafter.take() else { return 0.0 };
+        let mut without = std::mem::replace(without, Retry::new());
+        let spent = self.draft_by(&mut *drafter, &mut without, runner, requests, best);
+        let (place, waits) = of(self);
+        (*place, *waits) = (spent.is_some().then_some(drafter), without);
         spent.unwrap_or_default()
     }
 
@@ -295,4 +282,15 @@ impl DraftPlanner {
             self.memory.add(running.draft.space(), &sequence.tokens[known..]);
         }
     }
+}
+
+/// A drafter, and the steps in which it could have drafted and was not expected to pay.
+type Tried<'a, D> = (&'a mut Option<Box<D>>, &'a mut Retry);
+
+fn layers_of(planner: &mut DraftPlanner) -> Tried<'_, LayerDrafter> {
+    (&mut planner.layers, &mut planner.without_layers)
+}
+
+fn model_of(planner: &mut DraftPlanner) -> Tried<'_, ModelDrafter> {
+    (&mut planner.model, &mut planner.without_model)
 }

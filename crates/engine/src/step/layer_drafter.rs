@@ -8,27 +8,14 @@
 use crate::load::error::Error;
 use crate::load::runner::Runner;
 use crate::observe::drafter::{Drafter, MAX_DRAFTED};
+use crate::step::depth_drafter::{Candidate, DepthDrafter};
+use crate::step::draft::most_likely;
 use crate::step::running_request::RunningRequest;
 use crate::step::step_cost::StepCost;
 use backend::Batch;
-use base::math;
 use models::DraftStates;
 use sched::{Scheduler, Slot, SlotTable};
 use std::time::{Duration, Instant};
-
-/// A sequence that is drafted for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Candidate {
-    pub slot: Slot,
-    /// Its number among the sequences that decode.
-    pub sequence: usize,
-    /// Probability that all its drafts so far come out.
-    pub chance: f32,
-    /// Its row in the batch before.
-    pub row: usize,
-    /// Whether a further token may follow.
-    pub is_open: bool,
-}
 
 /// Drafts tokens with the layers of a model.
 #[derive(Debug)]
@@ -74,18 +61,51 @@ impl LayerDrafter {
         self.candidates.push(Candidate { slot, sequence, chance: 1.0, row: 0, is_open: true });
     }
 
-    /// Most tokens that are drafted for a sequence in a step. Where each layer drafts one, a
-    /// further one would need the rows of drafted tokens in the layers before.
-    pub fn most(&self, runner: &Runner) -> usize {
+    /// Adds the row of the last of a sequence's known and drafted tokens to the batch.
+    fn push(&mut self, runner: &Runner, scheduler: &Scheduler, slot: Slot, drafted: &[u32]) {
+        let (view, number) = (scheduler.sequence(slot), self.batch.rows());
+        let known = view.tokens.len();
+        let token = drafted.last().unwrap_or(&view.tokens[known - 1]);
+        let position = known - 1 + if self.drafter.stays() { 0 } else { drafted.len() };
+        self.batch.push([&[*token], &[]], position, 1);
+        if runner.is_long(view.capacity) {
+            self.batch.mark_long();
+        }
+        let needed = position / runner.block() + 1;
+        for (group, table) in runner.groups.iter().zip(view.tables) {
+            self.table.clear();
+            self.table.extend_from_slice(&table[..needed.min(table.len())]);
+            let spare = group.blocks + number % runner.spare_blocks;
+            self.table.resize(needed, spare as u32);
+            self.batch.table(&self.table);
+        }
+    }
+}
+
+impl DepthDrafter for LayerDrafter {
+    fn name(&self) -> &'static str {
+        "layers of the model"
+    }
+
+    fn candidates(&mut self) -> &mut Vec<Candidate> {
+        &mut self.candidates
+    }
+
+    fn cost(&self) -> &StepCost {
+        &self.cost
+    }
+
+    fn rows(&self, _: usize) -> usize {
+        self.candidates.len()
+    }
+
+    /// Where each layer drafts one, a further token would need the rows of drafted tokens in the
+    /// layers before.
+    fn most(&self, runner: &Runner) -> usize {
         if runner.draft_layers() == 1 { MAX_DRAFTED } else { 1 }
     }
 
-    /// Drafts the token at `depth` for each candidate. A token that a sequence cannot take ends
-    /// its drafts.
-    ///
-    /// # Errors
-    /// If the device fails.
-    pub fn draft(
+    fn draft(
         &mut self,
         runner: &mut Runner,
         scheduler: &Scheduler,
@@ -125,51 +145,5 @@ impl LayerDrafter {
         self.cost.observe(self.batch.rows(), took);
         self.took += took;
         Ok(())
-    }
-
-    /// Adds the row of the last of a sequence's known and drafted tokens to the batch.
-    fn push(&mut self, runner: &Runner, scheduler: &Scheduler, slot: Slot, drafted: &[u32]) {
-        let (view, number) = (scheduler.sequence(slot), self.batch.rows());
-        let known = view.tokens.len();
-        let token = drafted.last().unwrap_or(&view.tokens[known - 1]);
-        let position = known - 1 + if self.drafter.stays() { 0 } else { drafted.len() };
-        self.batch.push([&[*token], &[]], position, 1);
-        if runner.is_long(view.capacity) {
-            self.batch.mark_long();
-        }
-        let needed = position / runner.block() + 1;
-        for (group, table) in runner.groups.iter().zip(view.tables) {
-            self.table.clear();
-            self.table.extend_from_slice(&table[..needed.min(table.len())]);
-            let spare = group.blocks + number % runner.spare_blocks;
-            self.table.resize(needed, spare as u32);
-            self.batch.table(&self.table);
-        }
-    }
-}
-
-/// Logits that are less than the largest by more than this have no part in its probability.
-const REACH: f32 = 12.0;
-
-/// The most likely word, the first of equals, and about its probability.
-fn most_likely(logits: &[f32]) -> (usize, f32) {
-    let most = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let word = logits.iter().position(|logit| *logit == most).unwrap_or(0);
-    let near = logits.iter().filter(|logit| **logit >= most - REACH);
-    let sum: f64 = near.map(|logit| math::exp(f64::from(logit - most))).sum();
-    (word, (1.0 / sum) as f32)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_most_likely_word_has_its_probability() {
-        let two = 2.0_f32.ln();
-        let (word, probability) = most_likely(&[0.0, two, f32::NEG_INFINITY, two]);
-        assert_eq!(word, 1);
-        assert!((probability - 0.4).abs() < 1e-6);
-        assert_eq!(most_likely(&[f32::NAN, 1.0]).0, 1);
     }
 }

@@ -12,8 +12,7 @@ use crate::load::block_root::{block_root, long_space};
 use crate::load::error::Error;
 use crate::load::runner::Runner;
 use crate::observe::drafter::MAX_DRAFTED;
-use crate::step::depth_drafter::DepthDrafter;
-use crate::step::layer_drafter::Candidate;
+use crate::step::depth_drafter::{Candidate, DepthDrafter};
 use crate::step::prefill_budget::PrefillBudget;
 use crate::step::running_request::RunningRequest;
 use crate::step::sampler::SamplerScratch;
@@ -237,7 +236,7 @@ impl ModelDrafter {
     /// Adds the planned rows to the batch. Returns the number of those of prompts.
     fn push_planned(&mut self, target: &Scheduler) -> usize {
         let Self { scheduler, runner, batch, sequences, drawn, .. } = self;
-        for BlockCopy { group, from, to } in scheduler.copies().map(into_copy) {
+        for sched::BlockCopy { group, from, to } in scheduler.copies() {
             batch.copy(BlockCopy { group, from, to });
         }
         let mut prompt = 0;
@@ -428,10 +427,6 @@ impl DepthDrafter for ModelDrafter {
         }
         Ok(())
     }
-}
-
-fn into_copy(sched::BlockCopy { group, from, to }: sched::BlockCopy) -> BlockCopy {
-    BlockCopy { group, from, to }
 }
 
 /// Adds the block tables of a sequence for its first `positions`.

@@ -16,6 +16,6 @@ mod suffix;
 pub(crate) use acceptance::Acceptance;
 pub(crate) use choice::{OfferedDraft, best_number};
 pub(crate) use memory::DraftMemory;
-pub(crate) use probability::probability;
+pub(crate) use probability::{most_likely, probability};
 pub(crate) use request::{DraftSources, RequestDraft};
 pub(crate) use suffix::MAX_COMPARED;
