@@ -1,4 +1,4 @@
-//! Arguments for a second model that drafts tokens.
+//! Arguments for a second model, or a head, that drafts tokens.
 
 use crate::args::FileArgs;
 use crate::size::bytes;
@@ -8,7 +8,7 @@ use gannet::Builder;
 use std::ffi::OsString;
 use std::path::Path;
 
-/// A second model that drafts tokens, and its memory.
+/// A second model, or a head, that drafts tokens, and its memory.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Scheduling")]
 pub(crate) struct DraftArgs {

@@ -36,13 +36,13 @@ pub trait Model: Send {
     ) -> Result<Buffer, Error>;
 }
 
-/// Layers that draft tokens from the states of the model: its own of multi-token prediction, or
-/// a head of EAGLE-3, whose states are made of several residual streams.
+/// Layers that draft tokens from the states of the model: its own of multi-token prediction, a
+/// head of EAGLE-3, whose states are made of several residual streams, or an assistant of Gemma 4.
 ///
 /// The row of a position in the first layer comes from the model's state of the position before and
 /// the position's own token; in each further layer from the state that the layer before gives. So
-/// the first position, and with each layer one more, has no row. [`Model::forward`] computes the
-/// rows of its batch in all of these layers.
+/// the first position, and with each layer one more, has no row. [`Model::forward`] stores
+/// what all of these layers keep of the rows of its batch.
 pub trait DraftLayers {
     /// Number of layers.
     fn layers(&self) -> usize;

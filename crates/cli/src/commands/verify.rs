@@ -53,8 +53,8 @@ pub(crate) struct Args {
     cache_rounding: Option<CacheRounding>,
     #[command(flatten)]
     adapters: AdapterArgs,
-    /// Head that drafts tokens for the model (EAGLE-3): folder, file or Hugging Face name; what it
-    /// drafts is compared with its reference.json
+    /// Head that drafts tokens for the model (EAGLE-3, an assistant of Gemma 4): folder, file or
+    /// Hugging Face name; what it drafts is compared with its reference.json
     #[arg(long, value_name = "HEAD")]
     draft_model: Option<OsString>,
     #[command(flatten)]

@@ -38,9 +38,12 @@ pub struct ChosenWords {
 }
 
 impl AssistantConfig {
-    /// What the first layer keeps of a sequence of a model of width `hidden`: the last state.
-    pub fn cache(&self, hidden: usize) -> LayerCache {
-        LayerCache { rows: vec![Rows::plain(hidden, Some(2))], ..LayerCache::default() }
+    /// What each layer keeps of a sequence of a model of width `hidden`: the first one the last
+    /// state.
+    pub fn caches(&self, hidden: usize) -> Vec<LayerCache> {
+        let mut caches = vec![LayerCache::default(); self.layers.len()];
+        caches[0].rows.push(Rows::plain(hidden, Some(2)));
+        caches
     }
 
     /// The tensors apart from those of its layers, which are in the first, for a model of width

@@ -55,11 +55,7 @@ impl DraftConfig {
                 layers.map(|(number, spec)| spec.cache(hidden, number, native)).collect()
             }
             Self::Eagle3(head) => vec![head.cache(first, native)],
-            Self::Assistant(assistant) => {
-                let mut caches = vec![LayerCache::default(); assistant.layers.len()];
-                caches[0] = assistant.cache(hidden);
-                caches
-            }
+            Self::Assistant(assistant) => assistant.caches(hidden),
         }
     }
 

@@ -105,8 +105,7 @@ impl Assistant {
             loader.layer_loaded();
         }
         loader.width = hidden;
-        let mut caches = vec![LayerCache::default(); layers.len()];
-        caches[0] = config.cache(hidden);
+        let caches = config.caches(hidden);
         let cached = first - loader.layers.start;
         let assistant = Self {
             layers,
@@ -134,11 +133,7 @@ impl Assistant {
     /// Keeps the states of a batch that the model has just computed.
     pub fn follow(&self, pass: &mut ForwardPass<'_>, model: &OfModel<'_>) {
         let (stream, rows) = (model.residual.buffer(), pass.rows());
-        let mut states = stream;
-        if model.head.has_norm() {
-            states = self.buffers.states;
-            model.head.normalise(pass, (stream, states), rows);
-        }
+        let states = model.head.states(pass, (stream, self.buffers.states), rows);
         self.shift(pass, states);
     }
 

@@ -120,6 +120,18 @@ impl Head {
         }
     }
 
+    /// The hidden states of rows of the stream `x`: after the norm, in `out`, or `x` if there is
+    /// none.
+    pub fn states(
+        &self,
+        pass: &mut ForwardPass<'_>,
+        (x, out): (Buffer, Buffer),
+        rows: usize,
+    ) -> Buffer {
+        self.normalise(pass, (x, out), rows);
+        if self.has_norm() { out } else { x }
+    }
+
     /// Whether there is a norm.
     pub fn has_norm(&self) -> bool {
         self.norm.is_some()
@@ -136,8 +148,7 @@ impl Head {
         logits: Buffer,
         rows: usize,
     ) -> Result<(), Error> {
-        self.normalise(pass, (x, normed), rows);
-        let hidden = if self.has_norm() { normed } else { x };
+        let hidden = self.states(pass, (x, normed), rows);
         self.project(pass, hidden, logits, rows)
     }
 

@@ -194,8 +194,7 @@ impl StateDrafter {
         }
     }
 
-    /// Computes the rows of a batch that the model has just computed in all layers, and stores what
-    /// is kept of them.
+    /// Stores what all layers keep of the rows of a batch that the model has just computed.
     ///
     /// # Errors
     /// With checking on, if a value is not finite.
@@ -203,10 +202,7 @@ impl StateDrafter {
         let (stream, rows) = (model.residual.buffer(), pass.rows());
         let mut states = match (&self.own.fused, &self.layers[0].input) {
             (Some(fused), _) => fused.forward(pass, self.work.states),
-            (None, Input::Joined(_)) if model.head.has_norm() => {
-                model.head.normalise(pass, (stream, self.work.states), rows);
-                self.work.states
-            }
+            (None, Input::Joined(_)) => model.head.states(pass, (stream, self.work.states), rows),
             _ => stream,
         };
         let model = &self.used(model);
