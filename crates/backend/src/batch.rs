@@ -318,6 +318,21 @@ impl Batch {
     pub fn logit_rows(&self) -> &[u32] {
         &self.logit_rows
     }
+
+    /// Rows that output hidden states or logits, as ranges that do not overlap, ascending.
+    pub fn wanted_rows(&self) -> impl Iterator<Item = Range<usize>> {
+        let (mut hidden, mut logits) = (self.hidden_rows.as_slice(), self.logit_rows.as_slice());
+        std::iter::from_fn(move || {
+            let first = *hidden.first().into_iter().chain(logits.first()).min()?;
+            let mut end = first;
+            while hidden.first() == Some(&end) || logits.first() == Some(&end) {
+                hidden = hidden.strip_prefix(&[end]).unwrap_or(hidden);
+                logits = logits.strip_prefix(&[end]).unwrap_or(logits);
+                end += 1;
+            }
+            Some(first as usize..end as usize)
+        })
+    }
 }
 
 /// Adds rows with these adapters, to those before them if they have the same.
@@ -365,8 +380,10 @@ mod tests {
         assert_eq!(batch.block_table(second, 1), [0]);
         assert_eq!(batch.saves(first), [StateSave { row: 1, slot: 2 }]);
         assert!(batch.saves(second).is_empty());
+        assert!(batch.wanted_rows().eq(std::iter::once(1..4)));
         batch.want_hidden(1);
         assert_eq!(batch.hidden_rows(), [3]);
+        assert!(batch.wanted_rows().eq(std::iter::once(1..4)));
         batch.adapt(&set(1));
         batch.push([&[9, 9], &[]], 0, 1);
         batch.adapt(&set(1));
@@ -379,6 +396,7 @@ mod tests {
         let copy = BlockCopy { group: 1, from: 9, to: 4 };
         batch.copy(copy);
         assert_eq!(batch.copies(), [copy]);
+        assert!(batch.wanted_rows().eq([1..4, 5..6]));
         batch.clear();
         assert_eq!((batch.rows(), batch.copies()), (0, &[][..]));
         assert!(batch.hidden_rows().is_empty());

@@ -398,6 +398,9 @@ pub struct IndexSpec {
     pub last: usize,
     /// Heads of the queries.
     pub heads: usize,
+    /// The first position that has a row. Runs are counted from its row on; those before choose
+    /// themselves alone.
+    pub first: usize,
     /// Where the choice is written.
     pub selection: Selection,
 }
@@ -419,7 +422,8 @@ pub struct RowAttention {
     pub selection: Option<Selection>,
     /// The runs that chosen numbers stand for.
     pub runs: RowRuns,
-    /// The first position that has a row of the window; those before attend to themselves alone.
+    /// The first position that has a row, as for the choice; those before attend to themselves
+    /// alone.
     pub first: usize,
 }
 

@@ -31,7 +31,7 @@ pub use mmap::Mmap;
 pub use name::Name;
 pub use output::check_output;
 pub use pages::PageVec;
-pub use pool::{OperationTime, Profile, ThreadPool};
+pub use pool::{OperationTime, Profile, ThreadPool, bind_thread};
 pub use read_pool::{ReadJob, ReadPool, Urgency};
 pub use rng::Rng;
 pub use size::parse_size;

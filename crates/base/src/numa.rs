@@ -18,6 +18,13 @@ pub fn nodes() -> usize {
     online.ok().and_then(|list| Some(numbers(list.trim())?.len())).unwrap_or(1)
 }
 
+/// The CPUs of each node of this machine that has some, where the system says.
+pub fn cpus() -> Option<Vec<Vec<usize>>> {
+    let mut nodes = cpus_of_nodes(Path::new(NODES)).ok()?;
+    nodes.retain(|cpus| !cpus.is_empty());
+    Some(nodes)
+}
+
 /// The CPUs of each node that the folder `root` describes as [`NODES`] does.
 ///
 /// # Errors

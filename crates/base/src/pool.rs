@@ -100,6 +100,14 @@ impl std::fmt::Debug for ThreadPool {
     }
 }
 
+/// Binds the calling thread, and threads that it starts later, to CPUs (Linux).
+///
+/// # Errors
+/// If the process may use none of them.
+pub fn bind_thread(cpus: &[usize]) -> io::Result<()> {
+    pin::bind(cpus)
+}
+
 impl ThreadPool {
     /// Creates a pool of `threads` threads (0 counts as 1), of which the calling thread is one.
     ///

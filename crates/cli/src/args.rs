@@ -2,6 +2,9 @@
 
 use crate::adapter_args::AdapterArgs;
 use crate::device::{BitsArgs, DeviceArgs};
+use crate::durations::seconds;
+use crate::rank_args::RankArgs;
+use crate::ranked_model::RankedModel;
 use crate::size::{bytes, bytes_or_none, count, threads};
 use crate::weights::WeightsArgs;
 use anyhow::{Context, Result, bail};
@@ -123,9 +126,9 @@ pub(crate) struct PoolingArgs {
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct SpeculateArgs {
     /// Speculative decoding: auto or suffix, with :N for up to N tokens per step, to draft what
-    /// followed a similar text wherever that is faster; mtp[:N] to draft with the model's layers
-    /// of multi-token prediction, model[:N] with --draft-model; ngram:N to draft what followed the
-    /// last tokens before, always; or off
+    /// followed a similar text wherever that is faster, auto also with the model's layers of
+    /// multi-token prediction if all weights fit in memory; mtp[:N] with these alone, model[:N]
+    /// with --draft-model; ngram:N to draft what followed the last tokens before, always; or off
     #[arg(long, value_name = "HOW", default_value_t, help_heading = "Scheduling")]
     pub speculate: Speculate,
 }
@@ -181,28 +184,6 @@ impl EngineArgs {
             ..EngineOptions::default()
         }
     }
-}
-
-/// Parses seconds such as 30 or 0.5.
-pub(crate) fn seconds(text: &str) -> Result<Duration> {
-    let seconds: f64 = text.parse().context("expected a number of seconds")?;
-    let time = Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero());
-    time.context("expected more than 0 seconds")
-}
-
-/// Parses an age such as 7d.
-pub(crate) fn age(text: &str) -> Result<Duration> {
-    let wrong = || format!("expected an age such as 90m, 12h or 7d, found {text:?}");
-    let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).with_context(wrong)?;
-    let seconds = match unit {
-        "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        "d" => 86400.0,
-        _ => bail!(wrong()),
-    };
-    let number: f64 = number.parse().with_context(wrong)?;
-    Duration::try_from_secs_f64(number * seconds).with_context(wrong)
 }
 
 /// Sampling parameters. Where one is left out, the model's own default applies, from its
@@ -283,16 +264,32 @@ impl ModelArgs {
     pub fn locate(&self) -> Result<PathBuf> {
         self.files.locate(self.name())
     }
+
+    /// The model as ranks load it.
+    pub fn ranked(&self, options: LoadOptions, ranks: &RankArgs) -> RankedModel {
+        self.files.ranked(self.name(), options, ranks)
+    }
 }
 
 impl FileArgs {
     /// Finds the folder or file of `model`, downloading it first where needed.
     pub fn locate(&self, model: impl AsRef<OsStr>) -> Result<PathBuf> {
+        crate::model::locate(model, self.endpoint())
+    }
+
+    /// The address of the hub, if it was given.
+    fn endpoint(&self) -> Option<&str> {
         #[cfg(feature = "hub")]
         let endpoint = self.hub_endpoint.as_deref();
         #[cfg(not(feature = "hub"))]
         let endpoint = None;
-        crate::model::locate(model, endpoint)
+        endpoint
+    }
+
+    /// A model as ranks load it.
+    pub fn ranked(&self, model: &OsStr, options: LoadOptions, ranks: &RankArgs) -> RankedModel {
+        let endpoint = self.endpoint().map(str::to_owned);
+        RankedModel { model: model.to_owned(), endpoint, options, ranks: ranks.clone() }
     }
 
     /// How GGUF vocabularies are read.
@@ -445,14 +442,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_more_than_nothing() {
-        assert_eq!(seconds("0.5").unwrap(), Duration::from_millis(500));
-        for text in ["0", "-1", "x", "nan", "1e40"] {
-            assert!(seconds(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
     fn parameters_have_the_ranges_of_requests() {
         let temperature = within("temperature");
         assert_eq!(temperature("0").unwrap(), 0.0);
@@ -480,16 +469,5 @@ mod tests {
         assert!(logit_bias("12").is_err());
         assert!(logit_bias("-1=2").is_err());
         assert!(logit_bias("1=x").is_err());
-    }
-
-    #[test]
-    fn ages_have_units() {
-        let seconds = |text| age(text).map(|age| age.as_secs());
-        for (text, expected) in [("90m", 5400), ("12h", 43200), ("7d", 604_800), ("1.5s", 1)] {
-            assert_eq!(seconds(text).unwrap(), expected);
-        }
-        for wrong in ["", "d", "7", "7 weeks", "-1d", "nand", "1e300d", "7é"] {
-            assert!(seconds(wrong).is_err(), "{wrong}");
-        }
     }
 }

@@ -31,6 +31,11 @@ impl DraftArgs {
         Ok(self.draft_kv_memory.into_iter().fold(builder, Builder::draft_kv_memory))
     }
 
+    /// Whether there is something that drafts.
+    pub fn is_given(&self) -> bool {
+        self.draft_model.is_some()
+    }
+
     /// Bytes of the weights of the draft model, if it is on this machine.
     pub fn weight_bytes(&self) -> u64 {
         let path = self.draft_model.as_ref().map(Path::new).filter(|path| path.exists());

@@ -7,7 +7,7 @@ use crate::terminal;
 use std::io;
 
 /// The exit code after wrong usage, which is clap's too.
-const WRONG_USAGE: u8 = 2;
+pub(crate) const WRONG_USAGE: u8 = 2;
 
 /// Ends the process with this code and no message: the output of the command says what is wrong.
 #[derive(Debug, thiserror::Error)]

@@ -137,10 +137,10 @@ mod tests {
     #[test]
     fn help_is_short() {
         check_lines("run", "-h", 70);
-        check_lines("run", "--help", 170);
+        check_lines("run", "--help", 190);
         check_lines("serve", "-h", 90);
-        check_lines("serve", "--help", 290);
-        check_lines("embed", "--help", 110);
+        check_lines("serve", "--help", 310);
+        check_lines("embed", "--help", 130);
     }
 
     #[test]

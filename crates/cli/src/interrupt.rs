@@ -1,6 +1,7 @@
 //! Ctrl-C, SIGTERM and SIGHUP. A signal ends the process at once, unless a command watches for it
 //! to finish its work first. A second signal always ends the process.
 
+use crate::mpi_world;
 use crate::terminal;
 use base::Interrupted;
 use std::sync::LazyLock;
@@ -165,7 +166,11 @@ fn received(signal: Signal) {
     let is_watched = SIGNAL.receiver_count() > 0;
     if !is_watched || SIGNAL.borrow().is_some() {
         terminal::restore();
+        mpi_world::leave(signal.code());
         std::process::exit(signal.code().into());
+    }
+    if signal == Signal::Terminate {
+        mpi_world::ping();
     }
     SIGNAL.send_replace(Some(signal));
 }

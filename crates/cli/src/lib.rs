@@ -19,6 +19,7 @@ mod device;
 #[cfg(feature = "hub")]
 mod download;
 mod draft_args;
+mod durations;
 mod effective;
 mod elapsed;
 #[cfg(feature = "serve")]
@@ -34,10 +35,13 @@ mod lacking;
 mod load;
 mod logging;
 mod model;
+mod mpi_world;
 mod new_file;
 mod output;
 mod placement;
 mod progress;
+mod rank_args;
+mod ranked_model;
 mod reasoning;
 mod receipt_args;
 #[cfg(any(feature = "serve", feature = "tools"))]
@@ -57,8 +61,10 @@ use anyhow::Result;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use effective::EffectiveSettings;
+use exit::WrongUsage;
 use input::MissingText;
 use logging::LogFormat;
+use ranked_model::RankedModel;
 use settings::SettingsFile;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -113,7 +119,7 @@ enum Command {
     #[cfg(feature = "tools")]
     Experts(commands::experts::Args),
     #[cfg(feature = "tools")]
-    Bench(commands::bench::Args),
+    Bench(Box<commands::bench::Args>),
     #[cfg(feature = "tools")]
     BenchServe(commands::bench_serve::Args),
     #[cfg(feature = "tools")]
@@ -134,6 +140,53 @@ enum Command {
     Completions(commands::completions::Args),
     #[cfg(feature = "tools")]
     Man(commands::man::Args),
+}
+
+impl Command {
+    /// Does what ranks after the first do, on one that MPI has started; `None` elsewhere.
+    fn as_rank(&self) -> Option<Result<()>> {
+        if self.refuses_ranks() && ranked_model::is_one_of_several() {
+            if ranked_model::is_follower() {
+                return Some(Err(ranked_model::reported_by_first()));
+            }
+            let problem = "this command divides no model among ranks: start it without mpirun";
+            return Some(Err(WrongUsage::new(problem).into()));
+        }
+        let ranked = if ranked_model::is_follower() { self.ranked()? } else { return None };
+        Some(ranked.and_then(|ranked| ranked.run()))
+    }
+
+    /// Whether the command loads a model that ranks cannot share.
+    fn refuses_ranks(&self) -> bool {
+        #[cfg(feature = "tools")]
+        return matches!(self, Self::Imatrix(_) | Self::Compare(_) | Self::Pack(_));
+        #[cfg(not(feature = "tools"))]
+        false
+    }
+
+    /// The model as ranks load it, where several ranks may share it.
+    fn ranked(&self) -> Option<Result<RankedModel>> {
+        Some(match self {
+            Self::Run(args) => args.source.ranked(),
+            #[cfg(feature = "chat")]
+            Self::Chat(args) => args.source.ranked(),
+            #[cfg(feature = "serve")]
+            Self::Serve(args) => args.source.ranked(),
+            #[cfg(feature = "serve")]
+            Self::Batch(args) => args.source.ranked(),
+            Self::Embed(args) => args.source.ranked(),
+            Self::Rerank(args) => args.source.ranked(),
+            #[cfg(feature = "tools")]
+            Self::Perplexity(args) => args.ranked(),
+            #[cfg(feature = "tools")]
+            Self::Verify(args) => args.ranked(),
+            #[cfg(feature = "tools")]
+            Self::Bench(args) => args.ranked(),
+            #[cfg(feature = "tools")]
+            Self::Replay(args) => args.ranked(),
+            _ => return None,
+        })
+    }
 }
 
 fn after_help() -> String {
@@ -161,7 +214,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
     interrupt::install();
     let args = help::arguments(args);
     let done = parse(&args).and_then(|(cli, effective)| follow(cli, &effective, &args));
-    exit::code(done.inspect_err(end_wrong_usage))
+    let code = exit::code(done.inspect_err(end_wrong_usage));
+    mpi_world::end(code);
+    code
 }
 
 /// Ends the process with a usage error where a command lacks a text.
@@ -214,6 +269,9 @@ fn parse(args: &[OsString]) -> Result<(Cli, EffectiveSettings)> {
 #[cfg_attr(not(any(feature = "chat", feature = "tools")), allow(unused_variables))]
 fn follow(cli: Cli, effective: &EffectiveSettings, all: &[OsString]) -> Result<()> {
     logging::install(cli.verbose, cli.log_format);
+    if let Some(done) = cli.command.as_rank() {
+        return done;
+    }
     effective.notes().iter().for_each(output::note);
     match cli.command {
         Command::Run(args) => commands::run::run(&args),

@@ -6,6 +6,8 @@ use crate::kv_dir::{self, KvDirArgs};
 use crate::model;
 use crate::output;
 use crate::placement::PlacementArgs;
+use crate::rank_args::RankArgs;
+use crate::ranked_model::RankedModel;
 use anyhow::{Context, Result};
 use api::{ModelDescription, Service};
 use backend::StreamStats;
@@ -32,15 +34,17 @@ pub(crate) struct LoadedModel {
     stores: bool,
     /// Whether it writes a trace of routes.
     traces_routes: bool,
+    /// Whether other ranks end with it.
+    leads: bool,
 }
 
 /// Most time in which an engine writes the last of what it keeps on disk.
 const LAST_STORES: Duration = Duration::from_secs(15);
 
 impl LoadedModel {
-    /// Whether the engine writes something to disk when it ends.
-    pub fn writes_at_end(&self) -> bool {
-        self.stores || self.traces_routes || self.streamed().is_some()
+    /// Whether the engine has work when it ends: it writes to disk, or ends other ranks.
+    pub fn works_at_end(&self) -> bool {
+        self.stores || self.traces_routes || self.leads || self.streamed().is_some()
     }
 
     /// The engine of a model whose prefixes are kept on disk.
@@ -77,10 +81,9 @@ impl LoadedModel {
         }
     }
 
-    /// Ends the engine, and waits for what it writes to disk. Clones of the service must be dropped
-    /// before.
+    /// Ends the engine, and waits for its last work. Clones of the service must be dropped before.
     pub fn finish(self) {
-        let waits = self.writes_at_end();
+        let waits = self.works_at_end();
         let Self { service, engine, stores, .. } = self;
         drop(service);
         if waits && !engine.finish(LAST_STORES) && stores {
@@ -131,6 +134,8 @@ pub(crate) struct PlainSourceArgs {
     load: LoadArgs,
     #[command(flatten)]
     snapshots: SnapshotArgs,
+    #[command(flatten)]
+    ranks: RankArgs,
 }
 
 /// Arguments for chats with the model.
@@ -161,6 +166,13 @@ struct ChatFormatArgs {
 }
 
 impl PlainSourceArgs {
+    /// The model as ranks load it.
+    pub fn ranked(&self) -> Result<RankedModel> {
+        let options = self.snapshots.add_to(self.load.options(KvMemory::default()));
+        let options = LoadOptions { placement: self.placement.rules()?, ..options };
+        Ok(self.model.ranked(options, &self.ranks))
+    }
+
     /// Loads the model, as [`SourceArgs::load`] does.
     pub fn load(&self, pooling: Option<Pooling>) -> Result<LoadedModel> {
         let source = SourceArgs {
@@ -222,6 +234,11 @@ impl SourceArgs {
         self
     }
 
+    /// The model as ranks load it.
+    pub fn ranked(&self) -> Result<RankedModel> {
+        self.plain.ranked()
+    }
+
     /// Whether a model is named.
     pub fn names_model(&self) -> bool {
         self.plain.model.is_named()
@@ -263,11 +280,12 @@ impl SourceArgs {
     /// Loads the model and starts its engine; `kv_memory` applies where none is given.
     pub fn load(&self, engine: EngineOptions, kv_memory: KvMemory) -> Result<LoadedModel> {
         let started = Instant::now();
-        let path = self.plain.model.locate()?;
+        let ranks = self.plain.ranked()?.join()?;
+        let path = ranks.in_turn(|| self.plain.model.locate())?;
         let mut load = LoadOptions {
             placement: self.plain.placement.rules()?,
             pooling: self.pooling,
-            ..self.plain.snapshots.add_to(self.plain.load.options(kv_memory))
+            ..self.plain.snapshots.add_to(ranks.add_to(self.plain.load.options(kv_memory)))
         };
         load.simulate_memory = [load.simulate_memory, self.memory].into_iter().flatten().min();
         let traces_routes = load.route_trace.is_some();
@@ -290,7 +308,8 @@ impl SourceArgs {
         engine.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
         let description = describe(&engine, time);
         let service = engine.service().clone();
-        Ok(LoadedModel { service, description, engine, stores, traces_routes })
+        let leads = ranks.are_several();
+        Ok(LoadedModel { service, description, engine, stores, traces_routes, leads })
     }
 
     /// Describes the model at `path` without loading it.

@@ -4,6 +4,8 @@ use crate::adapter_args::AdapterArgs;
 use crate::args::ModelArgs;
 use crate::device::DeviceArgs;
 use crate::placement::PlacementArgs;
+use crate::rank_args::RankArgs;
+use crate::ranked_model::RankedModel;
 use crate::size::threads;
 use anyhow::{Result, anyhow};
 use backend::Bits;
@@ -27,9 +29,20 @@ pub(crate) struct RecordedModelArgs {
     /// Prefill chunk size, which does not change the bits either
     #[arg(long, value_name = "N", default_value_t = 512)]
     chunk: usize,
+    #[command(flatten)]
+    pub ranks: RankArgs,
 }
 
 impl RecordedModelArgs {
+    /// The model as ranks load it, computed as `settings` say.
+    ///
+    /// # Errors
+    ///
+    /// The setting that this version does not know.
+    pub fn ranked(&self, settings: &TraceSettings) -> Result<RankedModel> {
+        Ok(self.model.ranked(self.options(settings, 0)?, &self.ranks))
+    }
+
     /// Options under which the model computes as `settings` say, with a context of this many
     /// tokens.
     ///

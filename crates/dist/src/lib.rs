@@ -7,12 +7,18 @@
 //!
 //! Invariant: nothing here knows models, tensors or files.
 
+mod call;
 mod comm;
 mod error;
 mod local;
+mod lock;
+#[cfg(unix)]
+mod mpi;
 mod shard;
 
-pub use comm::Comm;
+pub use comm::{Comm, Traffic};
 pub use error::Error;
 pub use local::Local;
+#[cfg(unix)]
+pub use mpi::Mpi;
 pub use shard::{Shard, Split};

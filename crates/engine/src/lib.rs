@@ -4,12 +4,13 @@
 //! Invariant: nothing here knows text or HTTP, and no lock is held across a step
 //! but the turn of engines that share the processors.
 //!
-//! `step` computes requests with what `load` loads, as `request` asks for; `disk` and `observe` are
-//! used by these and use none of them.
+//! `step` computes requests with what `load` loads, as `request` asks for; `ranks` tells other
+//! ranks that share a model of each step. `disk` and `observe` are used by these and use none.
 
 mod disk;
 mod load;
 mod observe;
+mod ranks;
 mod request;
 mod step;
 
@@ -55,9 +56,11 @@ pub use request::led_turn::{LedBeginning, LedId, LedMessage, LedTurn};
 pub use request::speculate::Speculate;
 pub use step::draft_lengths::DraftLengths;
 pub use step::engine_options::EngineOptions;
+pub use step::follower::Follower;
 pub use step::run::{IDLE, start};
 pub use step::sequence_memory::SequenceMemory;
 pub use step::single_sequence::SingleSequence;
+pub use step::step_measure::MEASURE_TIME;
 pub use step::token_sampler::TokenSampler;
 pub use step::trace::{self, Trace};
 pub use step::turns::ComputeTurns;

@@ -7,10 +7,12 @@ mod checkpoints;
 
 use backend::{Adapter, AdapterSet, ScaledAdapter};
 use backend::{LowRank, Mode};
+use dist::Local;
 use engine::{
-    BLOCK, EngineHandle, EngineOptions, Event, Generation, KvMemory, LoadOptions, MAX_DRAFTED,
-    Request, Runner, SamplingParams, SingleSequence, Speculate, WeightsMemory, start,
+    BLOCK, EngineHandle, EngineOptions, Event, Follower, Generation, KvMemory, LoadOptions,
+    MAX_DRAFTED, Request, Runner, SamplingParams, SingleSequence, Speculate, WeightsMemory, start,
 };
+use models::Ranks;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -122,10 +124,40 @@ fn decoding_with_streamed_weights_allocates_nothing() {
     }
 }
 
+/// On no rank: those after the first are threads of this process.
+#[test]
+fn decoding_over_ranks_allocates_nothing() {
+    let _alone = alone();
+    for (architecture, slices) in [("llama", 1), ("llama", 2), ("mistral", 1), ("qwen3_5", 1)] {
+        let (checkpoint, folder) = checkpoints::random(architecture);
+        let options = move |world: Local| LoadOptions {
+            threads: 1,
+            ranks: Ranks::grid(Arc::new(world), slices, ("", &[])).unwrap(),
+            ..LoadOptions::default()
+        };
+        let [first, second] = Local::group(2).try_into().unwrap();
+        let follower = std::thread::spawn(move || {
+            let checkpoint = checkpoints::open(folder.path());
+            let runner = Runner::load(&checkpoint, &options(second)).unwrap();
+            Follower::new(runner).run().unwrap();
+        });
+        let mut runner = Runner::load(&checkpoint, &options(first)).unwrap();
+        while runner.prepare_weights() {}
+        assert_eq!(forward_passes(&mut runner), 0, "{architecture}: forward pass");
+        let most = max_allocations(runner.blocks().count());
+        let count = engine_steps(runner);
+        assert!(count <= most, "{architecture}: {count} in {TOKENS} steps of the engine");
+        follower.join().unwrap();
+    }
+}
+
 fn forward_passes(runner: &mut Runner) -> usize {
     let mut session = SingleSequence::new(runner);
     session.feed(&[1, 2, 3], 8).unwrap();
-    session.feed(&[4], 1).unwrap();
+    // Each buffer of messages between ranks is made when it is first used.
+    for token in 4..10 {
+        session.feed(&[token], 1).unwrap();
+    }
     allocations(|| {
         (0..TOKENS as u32).for_each(|token| {
             session.feed(&[token], 1).unwrap();

@@ -173,7 +173,9 @@ impl Checkpoint {
         if let Some(mtp) = self.config.drafter.as_ref().and_then(DraftConfig::mtp) {
             return mtp.layers.len();
         }
-        let Some(rules) = self.family.mtp else { return 0 };
+        let Some(rules) = self.family.mtp.filter(|_| self.config.said.unknown_mtp.is_none()) else {
+            return 0;
+        };
         let is_gguf = self.gguf().is_some();
         let names = self.more.iter().map(|it| mtp::name(&self.config, is_gguf, &it.source_name));
         let names: BTreeSet<String> = names.collect();
@@ -201,6 +203,12 @@ impl Checkpoint {
         let config = match self.config.clone().with_mtp(count) {
             Some(config) if count > 0 => config,
             _ => {
+                if let (Some(unknown), false) =
+                    (&self.config.said.unknown_mtp, self.more.is_empty())
+                {
+                    let path = self.folder().unwrap_or(self.path()).join(CONFIG_FILE);
+                    return Err(Error::field(&path, unknown.field, &*unknown.problem));
+                }
                 let name = family.name;
                 let problem = "expected layers of multi-token prediction that are computed";
                 return Err(Error::file(self.path(), format!("{problem}, found none of {name}")));

@@ -16,7 +16,7 @@ use engine::{
     AdapterSource, EngineOptions, KvMemory, LoadOptions, PackChoice, ProfileUse, Runner, Speculate,
     WeightsMemory,
 };
-use formats::{Checkpoint, OpenOptions};
+use formats::{Checkpoint, ModelFiles, OpenOptions};
 use kernels::kv::KvType;
 use models::placement::Placement;
 use std::path::{Path, PathBuf};
@@ -210,14 +210,8 @@ impl Builder {
     pub fn load(self, path: impl AsRef<Path>) -> Result<Engine, Error> {
         let path = path.as_ref();
         let template = self.template.as_deref().map(read_template).transpose()?;
-        let checkpoint = Checkpoint::open(path, &OpenOptions { name: self.name.clone() })?;
         let head = self.draft_model.head()?;
-        let checkpoint = match (&head, self.engine.speculate) {
-            (Some(head), _) => checkpoint.with_head(head)?,
-            (None, Speculate::Mtp(_)) => checkpoint.with_mtp()?,
-            _ => checkpoint,
-        };
-        let (assets, mut runner) = self.load_both(&checkpoint)?;
+        let (checkpoint, (assets, mut runner)) = self.load_with_drafter(path, head.as_ref())?;
         let parallel = self.engine.running.max(1);
         if head.is_none() {
             let model = (&mut runner, &assets);
@@ -276,13 +270,51 @@ impl Builder {
         ))
     }
 
-    /// Loads vocabulary and weights at the same time.
-    fn load_both(&self, checkpoint: &Checkpoint) -> Result<(TextAssets, Runner), Error> {
+    /// Loads the model with what drafts from its states: a head, or layers of multi-token
+    /// prediction, which `auto` has if all weights fit in memory with them.
+    fn load_with_drafter(
+        &self,
+        path: &Path,
+        head: Option<&ModelFiles>,
+    ) -> Result<(Checkpoint, (TextAssets, Runner)), Error> {
+        let open = || Checkpoint::open(path, &OpenOptions { name: self.name.clone() });
+        let mut checkpoint = open()?;
+        match (head, self.engine.speculate) {
+            (Some(head), _) => checkpoint = checkpoint.with_head(head)?,
+            (None, Speculate::Mtp(_)) => checkpoint = checkpoint.with_mtp()?,
+            (None, Speculate::Auto(_)) if self.may_add_layers(&checkpoint) => {
+                let with_layers = checkpoint.with_mtp().map_err(Error::from);
+                let load = |it| self.load_both(&it, true).map(|loaded| (it, loaded));
+                match with_layers.and_then(load) {
+                    Ok(loaded) => return Ok(loaded),
+                    Err(error) => tracing::info!("no layers of the model draft tokens: {error}"),
+                }
+                checkpoint = open()?;
+            }
+            _ => {}
+        }
+        let loaded = self.load_both(&checkpoint, false)?;
+        Ok((checkpoint, loaded))
+    }
+
+    /// Whether layers of multi-token prediction may be loaded although no setting names them.
+    fn may_add_layers(&self, checkpoint: &Checkpoint) -> bool {
+        let alone = !self.load.ranks.are_several();
+        checkpoint.mtp_layers() > 0 && self.draft_model.path.is_none() && alone
+    }
+
+    /// Loads vocabulary and weights at the same time. With `whole`, fails if not all weights fit
+    /// in memory.
+    fn load_both(
+        &self,
+        checkpoint: &Checkpoint,
+        whole: bool,
+    ) -> Result<(TextAssets, Runner), Error> {
         let path = || checkpoint.path().to_owned();
         // Every answer that is computed has a row of logits.
         let logit_rows = self.load.logit_rows.max(self.engine.logit_rows());
         let parallel = self.engine.running.max(1);
-        let options = LoadOptions { logit_rows, parallel, ..self.load.clone() };
+        let options = LoadOptions { logit_rows, parallel, whole, ..self.load.clone() };
         std::thread::scope(|scope| {
             let assets = scope.spawn(|| TextAssets::from_checkpoint(checkpoint, &self.gguf));
             let runner = Runner::load(checkpoint, &options);

@@ -2,7 +2,7 @@
 
 #![allow(missing_docs)]
 
-use gannet::{Engine, Request, Speculate};
+use gannet::{Engine, Request, Speculate, WeightsMemory};
 use std::path::Path;
 
 const TINY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model");
@@ -69,4 +69,26 @@ fn a_head_drafts_for_its_model_and_the_text_is_the_same() {
     let refused = Engine::builder().draft_model(&head).load(models.join("olmo3"));
     let message = refused.unwrap_err().to_string();
     assert!(message.contains("vocabulary size 640, found one for 704"), "{message}");
+}
+
+/// Layers of multi-token prediction draft unless that leaves weights on disk.
+#[test]
+fn layers_draft_where_all_weights_fit_in_memory() {
+    let Some(models) = fixtures::find("next/models") else { return };
+    for model in ["deepseek_v3_mtp", "glm4_moe_mtp"] {
+        let model = models.join(model);
+        let load = |speculate: Speculate, memory| {
+            Engine::builder().speculate(speculate).weights_memory(memory).load(&model).unwrap()
+        };
+        let plain = load(Speculate::Off, WeightsMemory::Auto);
+        let weights = plain.memory().weights;
+        for memory in [WeightsMemory::Auto, WeightsMemory::All] {
+            let engine = load(Speculate::default(), memory);
+            assert!(engine.memory().weights > weights, "{}", model.display());
+            assert_eq!(answers(&engine), answers(&plain), "{}", model.display());
+        }
+        let little = load(Speculate::default(), WeightsMemory::Bytes(weights));
+        assert_eq!(little.memory().weights, weights, "{}", model.display());
+        assert_eq!(answers(&little), answers(&plain), "{}", model.display());
+    }
 }

@@ -20,8 +20,8 @@ mod target;
 mod workload;
 
 pub use bench::{
-    BenchPlan, BenchReport, ConstraintRates, DiskPlan, DiskRates, ScalingReport, bench,
-    bench_constrained, bench_disk, bench_scaling,
+    BenchPlan, BenchReport, ConstraintRates, DiskPlan, DiskRates, ScalingReport, SpeculationRates,
+    bench, bench_constrained, bench_disk, bench_scaling, bench_speculated,
 };
 pub use endpoint::Endpoint;
 pub use eviction::{EvictionReport, SlotCount, simulate_evictions};

@@ -17,6 +17,7 @@ pub mod placement;
 mod projections;
 mod ranks;
 mod ropes;
+mod stages;
 
 pub use classifier::Classifier;
 pub use error::Error;
@@ -26,3 +27,4 @@ pub use loader::WorkspaceLimits;
 pub use model::{DraftLayers, DraftStates, Drafted, Model};
 pub use projections::Projections;
 pub use ranks::Ranks;
+pub use stages::{StageCuts, ranges};

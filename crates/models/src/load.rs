@@ -45,8 +45,8 @@ fn check_encoder(
         let device = backend.device().name;
         return Err(Error::Config(format!("device {device} computes no encoders yet")));
     }
-    match (&ranks.stages, &ranks.slices) {
-        (None, None) => Ok(()),
-        _ => Err(Error::Config("an encoder cannot be divided among ranks".to_owned())),
+    match ranks.are_several() {
+        true => Err(Error::Config("an encoder cannot be divided among ranks".to_owned())),
+        false => Ok(()),
     }
 }

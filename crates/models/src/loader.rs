@@ -3,8 +3,9 @@
 use crate::error::Error;
 use crate::placement::Placed;
 use crate::projections::Projections;
-use crate::ranks::{Ranks, Slice, part};
+use crate::ranks::{Ranks, Slice};
 use crate::ropes::Ropes;
+use crate::stages::{StageCuts, layer_of, ranges};
 use backend::{Backend, Buffer, Matrix, MatrixSpec, Mode, Rope, Selection, Table, Vector};
 use dist::Shard;
 use formats::layers::RopeConfig;
@@ -88,7 +89,7 @@ impl<'a> Loader<'a> {
     ) -> Result<Self, Error> {
         let placed = placed.iter().map(|placed| (placed.name.as_str(), placed)).collect();
         let (stage, slice) = (ranks.stage()?, ranks.slice()?);
-        let layers = part(stage, (checkpoint.config().layers.len(), "layers"), &[1])?;
+        let layers = layers_of(checkpoint, stage, ranks.stage_layers())?;
         Ok(Self {
             checkpoint,
             backend,
@@ -106,6 +107,11 @@ impl<'a> Loader<'a> {
             ropes: Ropes::default(),
             scope: Scope::default(),
         })
+    }
+
+    /// Whether this is the first stage, with the embedding and the output head.
+    pub fn is_first(&self) -> bool {
+        self.stage.rank() == 0
     }
 
     /// Space for a choice of `top` rows by each row of a batch, shared by all layers.
@@ -427,18 +433,14 @@ impl<'a> Loader<'a> {
     /// Marks tensors of other stages as read: those of their layers, the embedding and the output
     /// head.
     pub fn mark_parts_of_other_ranks(&self) {
-        let (first, last) = (self.stage.rank() == 0, self.stage.rank() + 1 == self.stage.ranks());
         for view in self.checkpoint.tensors() {
-            let layer = view.name.strip_prefix("blk.").and_then(|rest| rest.split_once('.'));
-            let layer = layer.and_then(|(layer, _)| layer.parse::<usize>().ok());
-            let elsewhere = match layer {
+            let elsewhere = match layer_of(&view.name) {
                 Some(layer) => {
                     layer < self.checkpoint.config().layers.len() && !self.layers.contains(&layer)
                 }
                 None => {
-                    let of_first = ["token_embd.", "position_embd."];
-                    !first && of_first.iter().any(|name| view.name.starts_with(name))
-                        || !last && view.name.starts_with("output")
+                    let of_first = ["token_embd.", "position_embd.", "output"];
+                    !self.is_first() && of_first.iter().any(|name| view.name.starts_with(name))
                 }
             };
             if elsewhere {
@@ -446,6 +448,21 @@ impl<'a> Loader<'a> {
             }
         }
     }
+}
+
+/// The layers of a stage, of which the stages have `given` numbers where these are known.
+fn layers_of(
+    checkpoint: &Checkpoint,
+    stage: Shard,
+    given: Option<&[usize]>,
+) -> Result<Range<usize>, Error> {
+    let cuts = StageCuts::of(checkpoint);
+    let layers = match given {
+        Some(layers) => layers.to_vec(),
+        None => cuts.divide(stage.ranks(), None)?,
+    };
+    cuts.check(stage.ranks(), &layers)?;
+    Ok(ranges(&layers).nth(stage.rank()).expect("the division has been checked"))
 }
 
 /// The specification of a tensor for a backend.

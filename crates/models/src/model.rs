@@ -26,8 +26,8 @@ pub trait Model: Send {
 
     /// Computes the batch and stores its keys and values. Returns the buffer of logits, `[logit
     /// rows, vocab]`. With `check`, values that are not finite are an error that names where they
-    /// arose. Ranks that share the model all compute the batch and get the same logits and hidden
-    /// states.
+    /// arose. Ranks that share the model all compute the batch, and the first gets logits and
+    /// hidden states.
     fn forward(
         &self,
         backend: &mut dyn Backend,

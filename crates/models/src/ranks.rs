@@ -6,44 +6,155 @@
 use crate::error::Error;
 use dist::{Comm, Shard, Split};
 use formats::TensorView;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// This rank's ends of the groups that share a model; by default the rank is alone.
+/// The ranks that share a model, as one of them sees them; by default there is one.
 ///
-/// Layers are divided among `stages`, tensors of a layer among `slices`. With both, the ranks form
-/// a grid: a column is a group of stages, a row a group of slices.
+/// Layers are divided among stages, tensors of a layer among slices: rank `stage * slices + slice`
+/// of the world. Rank 0 leads: it has the embedding and the output head, and tells the others what
+/// to compute.
 ///
 /// All ranks compute the same batches in the same order. A rank that fails drops its ends of the
 /// groups, with the model and its load options; the next call of each other rank then returns an
 /// error.
 #[derive(Clone, Default)]
 pub struct Ranks {
+    /// All ranks; `None` where there is one.
+    world: Option<Arc<dyn Comm>>,
     /// Ranks that each hold some of the layers and send the residual stream to the next.
-    pub stages: Option<Arc<dyn Comm>>,
+    pub(crate) stages: Option<Arc<dyn Comm>>,
     /// Ranks that each hold a part of every large tensor.
-    pub slices: Option<Arc<dyn Comm>>,
+    pub(crate) slices: Option<Arc<dyn Comm>>,
+    /// The ranks of this machine.
+    on_host: Option<Arc<dyn Comm>>,
+    /// Number of other ranks on the processors of this one.
+    beside: usize,
+    /// Number of layers of each stage; `None` for a division by bytes of weights.
+    stage_layers: Option<Vec<usize>>,
 }
 
 impl std::fmt::Debug for Ranks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let place = |comm: &Arc<dyn Comm>| (comm.rank(), comm.ranks());
-        let stages = self.stages.as_ref().map(place);
         f.debug_struct("Ranks")
-            .field("stages", &stages)
+            .field("world", &self.world.as_ref().map(place))
+            .field("stages", &self.stages.as_ref().map(place))
             .field("slices", &self.slices.as_ref().map(place))
+            .field("stage_layers", &self.stage_layers)
             .finish()
     }
 }
 
 impl Ranks {
+    /// All ranks of `world`, each stage of which has `slices` slices. Every rank must call this,
+    /// with the name of its machine and the numbers of the processors that it may use.
+    ///
+    /// # Errors
+    /// If the ranks are no multiple of the slices, or one has ended.
+    pub fn grid(
+        world: Arc<dyn Comm>,
+        slices: usize,
+        (host, cpus): (&str, &[usize]),
+    ) -> Result<Self, Error> {
+        let (rank, ranks) = (world.rank(), world.ranks());
+        if slices == 0 || !ranks.is_multiple_of(slices) {
+            let problem = format!("{ranks} ranks cannot be divided into stages of {slices} slices");
+            return Err(Error::Config(problem));
+        }
+        let (stage, slice) = (rank / slices, rank % slices);
+        let several = |comm: Arc<dyn Comm>| Some(comm).filter(|comm| comm.ranks() > 1);
+        let stages = several(world.split(slice, stage)?);
+        let slices = several(world.split(stage, slice)?);
+        // Ranks of one machine are a group of their own.
+        let on_host = several(world.split(colour(&host), rank)?);
+        let beside = world.split(colour(&(host, cpus)), rank)?.ranks() - 1;
+        let world = several(world);
+        Ok(Self { world, stages, slices, on_host, beside, stage_layers: None })
+    }
+
+    /// The same with this number of layers of each stage; `None` for a division by bytes of
+    /// weights.
+    #[must_use]
+    pub fn with_stage_layers(self, stage_layers: Option<Vec<usize>>) -> Self {
+        Self { stage_layers, ..self }
+    }
+
+    /// Number of layers of each stage, where it is given.
+    pub fn stage_layers(&self) -> Option<&[usize]> {
+        self.stage_layers.as_deref()
+    }
+
+    /// All ranks; `None` where there is one.
+    pub fn world(&self) -> Option<&Arc<dyn Comm>> {
+        self.world.as_ref()
+    }
+
+    /// Number of all ranks.
+    pub fn count(&self) -> usize {
+        self.world.as_ref().map_or(1, |world| world.ranks())
+    }
+
+    /// Number of ranks on this machine.
+    pub fn on_host(&self) -> usize {
+        self.on_host.as_ref().map_or(1, |ranks| ranks.ranks())
+    }
+
+    /// Number of ranks on the processors of this one.
+    pub fn on_cpus(&self) -> usize {
+        self.beside + 1
+    }
+
+    /// Does `work` on one rank of a machine after the other. Every rank must call this.
+    ///
+    /// # Errors
+    /// If a rank has ended.
+    pub fn in_turn(&self, work: impl FnOnce()) -> Result<(), Error> {
+        let Some(ranks) = &self.on_host else {
+            work();
+            return Ok(());
+        };
+        let mut work = Some(work);
+        for turn in 0..ranks.ranks() {
+            if turn == ranks.rank()
+                && let Some(work) = work.take()
+            {
+                work();
+            }
+            ranks.barrier()?;
+        }
+        Ok(())
+    }
+
+    /// All ranks, on the one that tells the others what to compute.
+    pub fn led(&self) -> Option<&Arc<dyn Comm>> {
+        self.world().filter(|_| self.leads())
+    }
+
+    /// Whether several ranks share the model.
+    pub fn are_several(&self) -> bool {
+        self.world.is_some()
+    }
+
+    /// Whether this rank has the output head, and tells the others what to compute.
+    pub fn leads(&self) -> bool {
+        self.world.as_ref().is_none_or(|world| world.rank() == 0)
+    }
+
     /// This rank among the stages.
-    pub(crate) fn stage(&self) -> Result<Shard, Error> {
+    ///
+    /// # Errors
+    /// None: the rank is one of its group.
+    pub fn stage(&self) -> Result<Shard, Error> {
         shard(self.stages.as_ref())
     }
 
-    /// This rank among the slices.
-    pub(crate) fn slice(&self) -> Result<Shard, Error> {
+    /// This rank among the slices of its stage.
+    ///
+    /// # Errors
+    /// None: the rank is one of its group.
+    pub fn slice(&self) -> Result<Shard, Error> {
         shard(self.slices.as_ref())
     }
 
@@ -52,18 +163,24 @@ impl Ranks {
     /// # Errors
     /// If a rank has ended.
     pub fn least(&self, own: usize) -> Result<usize, Error> {
-        let mut least = own as u64;
-        // Over a column of the grid, then over a row of columns.
-        for comm in [&self.stages, &self.slices].into_iter().flatten() {
-            // Four pieces that f32 holds exactly.
-            let pieces = [48, 32, 16, 0].map(|shift| ((least >> shift) & 0xffff) as f32);
-            let mut all = vec![0.0; 4 * comm.ranks()];
-            comm.all_gather(&pieces, &mut all)?;
-            let number = |pieces: &[f32]| pieces.iter().fold(0, |n, p| (n << 16) | *p as u64);
-            least = all.chunks_exact(4).map(number).min().unwrap_or(least);
-        }
-        Ok(least as usize)
+        let Some(world) = &self.world else { return Ok(own) };
+        // Halves are moved as bits, and never computed with.
+        let halves = [(own as u64 >> 32) as u32, own as u32].map(f32::from_bits);
+        let mut all = vec![0.0; 2 * world.ranks()];
+        world.all_gather(&halves, &mut all)?;
+        let number = |halves: &[f32; 2]| {
+            let [high, low] = halves.map(|half| u64::from(half.to_bits()));
+            (high << 32 | low) as usize
+        };
+        Ok(all.as_chunks().0.iter().map(number).min().unwrap_or(own))
     }
+}
+
+/// A number for what ranks of a group have alike.
+fn colour(value: &impl Hash) -> usize {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish() as u32 as usize
 }
 
 fn shard(comm: Option<&Arc<dyn Comm>>) -> Result<Shard, Error> {
@@ -197,12 +314,53 @@ mod tests {
     fn the_least_of_all_ranks_is_known_to_all() {
         let numbers = [(3 << 40) + 7, (3 << 40) + 5, usize::MAX];
         let ranks = dist::Local::group(3).into_iter().zip(numbers).map(|(rank, own)| {
-            let ranks = Ranks { slices: Some(Arc::new(rank)), ..Ranks::default() };
-            std::thread::spawn(move || ranks.least(own).unwrap())
+            std::thread::spawn(move || {
+                Ranks::grid(Arc::new(rank), 1, ("", &[])).unwrap().least(own).unwrap()
+            })
         });
         let found: Vec<_> =
             ranks.collect::<Vec<_>>().into_iter().map(|t| t.join().unwrap()).collect();
         assert_eq!(found, [(3 << 40) + 5; 3]);
         assert_eq!(Ranks::default().least(7).unwrap(), 7);
+    }
+
+    #[test]
+    fn ranks_are_stages_of_slices() {
+        let places = |ranks: usize, slices: usize| -> Vec<Result<[usize; 5], String>> {
+            let threads = dist::Local::group(ranks).into_iter().map(|rank| {
+                std::thread::spawn(move || {
+                    let ranks = Ranks::grid(Arc::new(rank), slices, ("", &[]))
+                        .map_err(|e| e.to_string())?;
+                    let (stage, slice) = (ranks.stage().unwrap(), ranks.slice().unwrap());
+                    let leads = usize::from(ranks.leads());
+                    Ok([stage.rank(), stage.ranks(), slice.rank(), slice.ranks(), leads])
+                })
+            });
+            threads.collect::<Vec<_>>().into_iter().map(|t| t.join().unwrap()).collect()
+        };
+        let all = [[0, 2, 0, 3, 1], [0, 2, 1, 3, 0], [0, 2, 2, 3, 0]];
+        let all = all.into_iter().chain([[1, 2, 0, 3, 0], [1, 2, 1, 3, 0], [1, 2, 2, 3, 0]]);
+        assert!(places(6, 3).into_iter().map(Result::unwrap).eq(all));
+        assert_eq!(places(1, 1), [Ok([0, 1, 0, 1, 1])]);
+        for slices in [0, 2, 4] {
+            let message = places(3, slices)[1].clone().unwrap_err();
+            assert!(message.contains("3 ranks") && message.contains(&slices.to_string()));
+        }
+    }
+
+    #[test]
+    fn ranks_share_machines_and_processors() {
+        let places = [("a", 0), ("a", 0), ("a", 1), ("b", 0)];
+        let ranks = dist::Local::group(4).into_iter().zip(places).map(|(rank, (host, cpu))| {
+            std::thread::spawn(move || {
+                let ranks = Ranks::grid(Arc::new(rank), 1, (host, &[cpu])).unwrap();
+                let mut turns = 0;
+                ranks.in_turn(|| turns += 1).unwrap();
+                (ranks.on_host(), ranks.on_cpus(), turns)
+            })
+        });
+        let found: Vec<_> =
+            ranks.collect::<Vec<_>>().into_iter().map(|t| t.join().unwrap()).collect();
+        assert_eq!(found, [(3, 2, 1), (3, 2, 1), (3, 1, 1), (1, 1, 1)]);
     }
 }

@@ -13,6 +13,15 @@ pub struct Group {
     pub blocks: usize,
 }
 
+impl Group {
+    /// Whether the group, in blocks of `block` positions, holds all that a row of one sequence
+    /// looks at, where the first group has `trunk` blocks and bounds a sequence.
+    pub fn holds_window(&self, block: usize, trunk: usize) -> bool {
+        let seen = |window: usize| trunk.min((window - 1).div_ceil(block) + 1);
+        self.window.is_none_or(|window| self.blocks >= seen(window))
+    }
+}
+
 /// Entry of a block table for a block before the window.
 pub(crate) const NO_BLOCK: u32 = u32::MAX;
 

@@ -138,10 +138,8 @@ impl Scheduler {
         assert!(running <= logits && logits <= rows, "every sequence can decode: {limits:?}");
         assert!(states == 0 || states >= running, "every sequence has a state: {limits:?}");
         let (trunk, others) = (limits.groups[0], &limits.groups[1..]);
-        let is_held = |group: &Group| {
-            let window = group.window.expect("one group at most has no window");
-            group.blocks >= trunk.blocks.min((window - 1).div_ceil(block) + 1)
-        };
+        assert!(others.iter().all(|it| it.window.is_some()), "one group has no window: {limits:?}");
+        let is_held = |group: &Group| group.holds_window(block, trunk.blocks);
         assert!(others.iter().all(is_held), "each group holds a window: {limits:?}");
         Self {
             cache: Cache::new(block, &limits.groups, states),

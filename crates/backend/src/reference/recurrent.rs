@@ -79,8 +79,7 @@ impl Reference {
                     let InputRow { k, v, decay, beta, .. } = row;
                     cached.waiting[slot as usize].push([k, v, decay, beta]);
                 }
-                let mut saves = batch.saves(sequence).iter().filter(|save| save.row == index);
-                if let Some(save) = saves.next() {
+                for save in batch.saves(sequence).iter().filter(|save| save.row == index) {
                     cached.slots[save.slot as usize] = state.clone();
                 }
             }

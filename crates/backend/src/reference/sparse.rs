@@ -101,9 +101,13 @@ impl Reference {
                     heads.map(|(q, weight)| weight * dot(q, key).max(0.0)).sum()
                 };
                 let (runs, len) = (spec.runs, spec.runs.len);
-                let candidates = runs.candidates(rows.spec.complete(position));
+                let present = rows.spec.present(position, spec.first);
+                let candidates = runs.candidates(present.len());
                 let of_run = |run: usize| match run + spec.last < candidates {
-                    true => (run * len..(run + 1) * len).map(score).fold(f32::MIN, f32::max),
+                    true => {
+                        let rows = present.clone().skip(run * len).take(len);
+                        rows.map(score).fold(f32::MIN, f32::max)
+                    }
                     false => f32::INFINITY,
                 };
                 let scores: Vec<f32> = (0..candidates).map(of_run).collect();
@@ -133,15 +137,17 @@ impl Reference {
             for (row, position) in sequence.rows.clone().zip(sequence.position..) {
                 let mut entries: Vec<&[f32]> = Vec::new();
                 if let Some(rows) = compressed {
-                    let (complete, run) = (rows.spec.complete(position), spec.runs.len);
-                    let rest = spec.runs.candidates(complete) * run;
+                    let present = rows.spec.present(position, spec.first);
+                    let len = spec.runs.len;
+                    let rest = spec.runs.candidates(present.len()) * len;
                     let numbers: Vec<usize> = match spec.selection {
                         Some(selection) => {
                             let runs = self.selections[selection.0].1[row].iter();
-                            let chosen = runs.flat_map(|at| at * run..(at + 1) * run);
-                            chosen.chain(rest..complete).collect()
+                            let chosen =
+                                runs.flat_map(|run| present.clone().skip(run * len).take(len));
+                            chosen.chain(present.clone().skip(rest)).collect()
                         }
-                        None => (0..complete).collect(),
+                        None => present.collect(),
                     };
                     let table = rows.table(batch, sequence);
                     entries.extend(numbers.iter().map(|n| rows.keys.row(rows.slot(*n, table))));

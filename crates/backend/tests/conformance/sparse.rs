@@ -22,14 +22,24 @@ const INDEX: usize = 4;
 const POSITIONS: usize = 7;
 const MEANS: usize = 8;
 
+/// What is attended to: chosen rows, all compressed rows, the window alone, also where the first
+/// positions have no rows, runs of positions that means were chosen for, means, and runs and
+/// positions that were chosen by their greatest scores where the first positions have no rows.
+const WHAT: [&str; 8] =
+    ["chosen", "all", "window", "later window", "runs", "means", "greatest", "later positions"];
+/// Those of them in which the first positions have no rows.
+const LATER: [usize; 3] = [3, 6, 7];
+
 /// One layer and the inputs of sequences.
 struct Case {
     rows: Vec<Rows>,
     windows: Vec<Option<usize>>,
     compressions: [Compression; 3],
     index: IndexSpec,
-    /// The choice of runs of positions, of which the query's own is not chosen among.
+    /// The choice of runs of positions, of which the query's own is not chosen among, and that of
+    /// single positions. Both, and a window, have rows from a position on.
     of_runs: IndexSpec,
+    of_positions: IndexSpec,
     /// Rows of the layer to one of the index.
     run: usize,
     heads: usize,
@@ -39,9 +49,8 @@ struct Case {
     inputs: Vec<(Buffer, usize)>,
     /// Values of each sequence in each of them.
     values: Vec<Vec<Vec<f32>>>,
-    /// Of chosen rows, of all compressed rows, of the window alone, of runs of positions that means
-    /// were chosen for, of means, and of runs that were chosen by their greatest scores.
-    outs: [Buffer; 6],
+    /// As [`WHAT`] says.
+    outs: [Buffer; WHAT.len()],
     len: usize,
     /// Blocks of a sequence.
     blocks: usize,
@@ -52,7 +61,7 @@ struct Progress {
     tables: Vec<Vec<u32>>,
     position: usize,
     /// Of each device, in each of the outputs.
-    outputs: [[Vec<f32>; 6]; 2],
+    outputs: [[Vec<f32>; WHAT.len()]; 2],
 }
 
 /// A size of rows, of `dim` values or more, that can be rounded.
@@ -105,22 +114,25 @@ fn compressions(pair: &mut Pair, rows: &[Rows], ties: bool) -> [Compression; 3] 
     [main, of_index, means]
 }
 
-/// Choices of rows of the index and of runs of positions, by each of `rows` rows, with queries of
-/// so many heads.
-fn choices(pair: &mut Pair, [index_heads, heads]: [usize; 2], rows: usize) -> [IndexSpec; 2] {
-    let tops = [pair.number(1, 12), pair.number(1, 6)];
-    let [of_index, of_runs] =
+/// Choices of rows of the index, of runs of positions and of positions, by each of `rows` rows,
+/// with queries of so many heads.
+fn choices(pair: &mut Pair, [index_heads, heads]: [usize; 2], rows: usize) -> [IndexSpec; 3] {
+    let tops = [pair.number(1, 12), pair.number(1, 6), pair.number(1, 20)];
+    let [of_index, of_runs, of_positions] =
         tops.map(|top| pair.both(|backend| backend.selection(rows, top).unwrap()));
     let index = IndexSpec {
         rows: INDEX + 2,
         runs: RowRuns::SINGLE,
         last: 0,
         heads: index_heads,
+        first: 0,
         selection: of_index,
     };
     let runs = RowRuns { len: pair.number(2, 9), own: true };
-    let last = pair.number(0, tops[1]);
-    [index, IndexSpec { rows: POSITIONS, runs, last, heads, selection: of_runs }]
+    let (last, first) = (pair.number(0, tops[1]), pair.number(1, 3));
+    let of_runs = IndexSpec { rows: POSITIONS, runs, last, heads, first, selection: of_runs };
+    let single = IndexSpec { runs: RowRuns::SINGLE, last: 0, selection: of_positions, ..of_runs };
+    [index, of_runs, single]
 }
 
 impl Case {
@@ -139,8 +151,7 @@ impl Case {
         if pair.tested.device().name != "reference" {
             window.ty = [None, Some(KvType::Bf16), Some(KvType::F16)][pair.number(0, 2)];
         }
-        let overlap = pair.number(0, 1) == 1;
-        let run = pair.number(1, 3);
+        let (overlap, run) = (pair.number(0, 1) == 1, pair.number(1, 3));
         let mut rows = vec![window];
         rows.extend(compressor(dim, every, overlap, rounding[0]));
         rows.extend(compressor(index_dim, every * run, overlap && !ties, rounding[1]));
@@ -148,7 +159,7 @@ impl Case {
         let compressions = compressions(pair, &rows, ties);
         let (heads, index_heads) = (pair.number(1, most[1]), pair.number(1, most[1]));
         let most = sequences * blocks * BLOCK;
-        let [index, of_runs] = choices(pair, [index_heads, heads], most);
+        let [index, of_runs, of_positions] = choices(pair, [index_heads, heads], most);
         let input = |at: usize| rows[at].dim;
         let widths = [
             dim,
@@ -168,14 +179,14 @@ impl Case {
             .map(|_| widths.iter().map(|width| pair.values(len * width)).collect())
             .collect();
         if ties {
-            for at in [3, 4] {
-                values
-                    .iter_mut()
-                    .for_each(|own| repeat(pair, &mut own[at], widths[at], every * run));
+            for (at, own) in
+                [3, 4].into_iter().flat_map(|at| (0..sequences).map(move |own| (at, own)))
+            {
+                repeat(pair, &mut values[own][at], widths[at], every * run);
             }
         }
         let sinks = (pair.number(0, 1) == 1).then(|| pair.vector(heads));
-        let outs = [(); 6].map(|()| pair.buffer(most, heads * dim));
+        let outs = WHAT.map(|_| pair.buffer(most, heads * dim));
         let windows = group_windows([&LayerCache { rows: rows.clone(), state: None }]);
         let case = Self {
             rows,
@@ -183,6 +194,7 @@ impl Case {
             compressions,
             index,
             of_runs,
+            of_positions,
             run,
             heads,
             sinks,
@@ -281,7 +293,9 @@ impl Case {
             self.store(backend, &batch);
             let [q, index_q, weights, of_heads] = [5, 6, 7, 8].map(|at: usize| self.inputs[at].0);
             backend.select_rows(0, index_q, weights, &self.index, &batch);
-            backend.select_rows(0, q, of_heads, &self.of_runs, &batch);
+            for choice in [&self.of_runs, &self.of_positions] {
+                backend.select_rows(0, q, of_heads, choice, &batch);
+            }
             for (out, spec) in self.outs.iter().zip(self.attentions()) {
                 backend.attend_rows(0, q, *out, &spec, &batch);
             }
@@ -304,7 +318,7 @@ impl Case {
         }
     }
 
-    fn attentions(&self) -> [RowAttention; 7] {
+    fn attentions(&self) -> [RowAttention; WHAT.len()] {
         let Self { heads, sinks, .. } = *self;
         let runs = |len| RowRuns { len, own: false };
         let spec = |window, compressed, selection: Option<Selection>| RowAttention {
@@ -317,22 +331,25 @@ impl Case {
             runs: runs(self.run),
             first: 0,
         };
+        let positions = |choice: &IndexSpec| RowAttention {
+            runs: choice.runs,
+            first: choice.first,
+            ..spec(None, Some(POSITIONS), Some(choice.selection))
+        };
         let compressed = Some(MAIN + 2);
         let (window, selection) = (Some(WINDOW), Some(self.index.selection));
         [
             spec(window, compressed, selection),
             spec(window, compressed, None),
             spec(window, None, None),
-            RowAttention { first: 2, ..spec(window, None, None) },
+            RowAttention { first: self.of_runs.first, ..spec(window, None, None) },
             RowAttention {
                 runs: runs(self.rows[INDEX + 2].every),
                 ..spec(None, Some(POSITIONS), selection)
             },
             spec(window, Some(MEANS), None),
-            RowAttention {
-                runs: self.of_runs.runs,
-                ..spec(None, Some(POSITIONS), Some(self.of_runs.selection))
-            },
+            positions(&self.of_runs),
+            positions(&self.of_positions),
         ]
     }
 
@@ -359,9 +376,7 @@ impl Case {
         let first = self.run(pair, self.len);
         for progress in &first {
             let [cpu, tested] = &progress.outputs;
-            for ((cpu, tested), what) in
-                cpu.iter().zip(tested).zip(["chosen", "all", "window", "runs", "means", "greatest"])
-            {
+            for ((cpu, tested), what) in cpu.iter().zip(tested).zip(WHAT) {
                 close(cpu, tested, CLOSE, what);
             }
         }
@@ -397,6 +412,35 @@ fn attention_over_rounded_rows_agrees() {
     on_every_device(3, |pair| {
         let roundings = [Rounding::Fp8 { rotated: 16 }, Rounding::Fp4];
         Case::new(pair, (2, BLOCKS), roundings, false).check(pair);
+    });
+}
+
+#[test]
+fn rows_before_the_first_position_with_one_do_not_matter() {
+    on_every_device(3, |pair| {
+        let mut case = Case::new(pair, (2, BLOCKS), [Rounding::None; 2], false);
+        let of_row = case.inputs[WINDOW].1;
+        let first = case.of_runs.first;
+        let outputs = |pair: &mut Pair, case: &Case| {
+            let mut all = case.begin(pair);
+            case.step(pair, &mut all, &[(0, 0..case.len), (1, 0..case.len)]);
+            all
+        };
+        let before = outputs(pair, &case);
+        for own in &mut case.values {
+            own[WINDOW][..first * of_row].iter_mut().for_each(|value| *value = 3.0 - *value);
+        }
+        let after = outputs(pair, &case);
+        let later = first * case.inputs[5].1..;
+        for (before, after) in before.iter().zip(&after) {
+            for (before, after) in before.outputs.iter().zip(&after.outputs) {
+                for (at, what) in WHAT.iter().enumerate() {
+                    let [before, after] = [&before[at], &after[at]].map(|all| &all[later.clone()]);
+                    assert!(!LATER.contains(&at) || before == after, "{what}");
+                }
+                assert_ne!(before[5], after[5], "means have them");
+            }
+        }
     });
 }
 

@@ -70,7 +70,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     receipts: ReceiptArgs,
     #[command(flatten)]
-    source: SourceArgs,
+    pub source: SourceArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {

@@ -1,22 +1,28 @@
 //! `gannet bench`: prefill and decode rates, compared with what the machine sustains.
 
+mod speculated;
+
 use crate::adapter_args::AdapterArgs;
+use crate::args::FileArgs;
 use crate::device::{BitsArgs, DeviceArgs};
 use crate::exit::WrongUsage;
 use crate::model::{self, BUILTIN};
 use crate::output;
 use crate::placement::PlacementArgs;
 use crate::progress::{self, Task};
+use crate::rank_args::{RankArgs, RankChoice};
+use crate::ranked_model::{JoinedRanks, RankedModel};
 use crate::size::{bytes, threads};
 use crate::weights::WeightsArgs;
 use anyhow::{Context, Result, bail};
 use backend::Mode;
 use convert::MatrixTypes;
 use convert::synth::{self, SynthPlan};
-use engine::{CacheRounding, LoadOptions, Runner};
+use engine::{CacheRounding, LoadOptions, MAX_DRAFTED, Runner};
 use formats::{Checkpoint, OpenOptions};
 use kernels::kv::KvType;
 use loadtest::{BenchPlan, DiskPlan, bench, bench_constrained, bench_disk, bench_scaling};
+use speculated::SpeculatedArgs;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -44,11 +50,12 @@ pub(crate) struct Args {
     #[arg(long = "type", value_name = "TYPE", default_value = "bf16",
           value_parser = MatrixTypes::named)]
     types: MatrixTypes,
-    /// Address of the hub, instead of HF_ENDPOINT
-    #[arg(long, value_name = "URL")]
-    hub_endpoint: Option<String>,
+    #[command(flatten)]
+    files: FileArgs,
     #[command(flatten)]
     plan: BenchPlan,
+    #[command(flatten)]
+    speculated: SpeculatedArgs,
     #[command(flatten)]
     adapters: AdapterArgs,
     #[command(flatten)]
@@ -85,6 +92,8 @@ pub(crate) struct Args {
     placement: PlacementArgs,
     #[command(flatten)]
     weights: WeightsArgs,
+    #[command(flatten)]
+    ranks: RankArgs,
     /// Measure only reads of this file past the page cache, at random places and in order, with
     /// --weights-read-threads threads
     #[arg(long, value_name = "FILE", conflicts_with_all = ["path", "model", "shape", "schema", "scaling", "csv"])]
@@ -105,30 +114,42 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let rates = bench_disk(file, &disk_plan(args, args.disk_read))?;
         return output::report(args.json, || &rates, || rates.to_text());
     }
+    let plan = &args.plan;
+    let speculate = args.speculated.speculate(plan)?;
+    if args.shape.is_some() && args.ranks.choice()? == RankChoice::Mpi {
+        bail!(WrongUsage::new("--shape writes a model that other ranks cannot read: name a file"));
+    }
     // The temporary folder lives until the end of the run.
     let scratch = args.shape.as_ref().map(|shape| synthesise(shape, args.types)).transpose()?;
     let given = args.path.as_deref().or(args.model.as_deref());
     let model = given.unwrap_or(OsStr::new(BUILTIN));
+    let ranked = match &scratch {
+        Some((path, _)) => RankedModel { model: path.clone().into(), ..args.ranked()? },
+        None => args.ranked()?,
+    };
+    let ranks = ranked.join()?;
     let path = match &scratch {
         Some((path, _)) => path.clone(),
-        None => model::locate(model, args.hub_endpoint.as_deref())?,
+        None => ranks.in_turn(|| args.files.locate(model))?,
     };
     let name = args.shape.clone().or_else(|| model::public_name(model));
+    if let Some(how) = speculate {
+        let options = ranks.add_to(options(args, args.one_number_of_threads()?)?);
+        let rates = args.speculated.measure(how, plan, (&path, name, &args.files), options)?;
+        return output::report(args.json, || &rates, || rates.to_table());
+    }
     let checkpoint = Checkpoint::open(&path, &OpenOptions { name })?;
-    let plan = &args.plan;
     if args.scaling {
+        if ranks.are_several() {
+            bail!(WrongUsage::new("--scaling measures one rank"));
+        }
         let bar = progress::count(args.threads.len() as u64);
-        let load = |threads| load(&checkpoint, args, threads);
+        let load = |threads| load(&checkpoint, args, threads, &ranks);
         let report = bench_scaling(&args.threads, plan, load, || bar.inc(1))?;
         bar.finish_and_clear();
         return output::report(args.json, || &report, || report.to_table());
     }
-    let [threads] = args.threads[..] else {
-        let found = args.threads.len();
-        let problem = format!("--threads: expected one number without --scaling, found {found}");
-        bail!(WrongUsage::new(problem));
-    };
-    let mut runner = load(&checkpoint, args, threads)?;
+    let mut runner = load(&checkpoint, args, args.one_number_of_threads()?, &ranks)?;
     if let Some(schema) = &args.schema {
         let rates = bench_constrained(runner, &checkpoint, schema, plan)?;
         return output::report(args.json, || &rates, || rates.to_table());
@@ -148,6 +169,26 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     };
     let text = || if args.csv { report.to_csv() } else { report.to_table() };
     output::report(args.json, || &report, text)
+}
+
+impl Args {
+    /// The model as ranks load it.
+    pub fn ranked(&self) -> Result<RankedModel> {
+        let given = self.path.as_deref().or(self.model.as_deref());
+        let options = options(self, self.threads.first().copied().unwrap_or(0))?;
+        Ok(self.files.ranked(given.unwrap_or(OsStr::new(BUILTIN)), options, &self.ranks))
+    }
+
+    /// The number of threads, of which there must be one.
+    fn one_number_of_threads(&self) -> Result<usize> {
+        let [threads] = self.threads[..] else {
+            let found = self.threads.len();
+            let problem =
+                format!("--threads: expected one number without --scaling, found {found}");
+            bail!(WrongUsage::new(problem));
+        };
+        Ok(threads)
+    }
 }
 
 /// How disks are measured.
@@ -175,11 +216,27 @@ fn synthesise(shape: &str, types: MatrixTypes) -> Result<(PathBuf, tempfile::Tem
     Ok((path, folder))
 }
 
-fn load(checkpoint: &Checkpoint, args: &Args, threads: usize) -> Result<Runner> {
+fn load(
+    checkpoint: &Checkpoint,
+    args: &Args,
+    threads: usize,
+    ranks: &JoinedRanks,
+) -> Result<Runner> {
+    let options = ranks.add_to(options(args, threads)?);
+    let mut runner = crate::load::generating_runner(checkpoint, &options)?;
+    // Rates are those of later steps.
+    while runner.prepare_weights() {}
+    Ok(runner)
+}
+
+/// Options for loading a model that is measured.
+fn options(args: &Args, threads: usize) -> Result<LoadOptions> {
     let longest = |values: &[usize]| values.iter().copied().max().unwrap_or(0);
     let plan = &args.plan;
     let rows = plan.most_drafts().saturating_add(1);
-    let generated = plan.generate.saturating_add(1).saturating_mul(rows);
+    // A step of an engine that drafts takes room for the most drafts.
+    let generated =
+        plan.generate.saturating_add(1).saturating_mul(rows).saturating_add(MAX_DRAFTED);
     let decode = longest(&plan.depth).saturating_add(generated).div_ceil(engine::BLOCK);
     // Scaling is measured with a sampled token behind the prompt.
     let prompt = longest(&plan.prompt).saturating_add(usize::from(args.scaling));
@@ -205,8 +262,5 @@ fn load(checkpoint: &Checkpoint, args: &Args, threads: usize) -> Result<Runner> 
     let mut options = args.weights.add_to(options);
     // The tokens of a measurement are not the tokens of users.
     options.expert_profiles.iter_mut().for_each(|profiles| profiles.record = false);
-    let mut runner = crate::load::generating_runner(checkpoint, &options)?;
-    // Rates are those of later steps.
-    while runner.prepare_weights() {}
-    Ok(runner)
+    Ok(options)
 }

@@ -42,7 +42,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     speculate: SpeculateArgs,
     #[command(flatten)]
-    source: SourceArgs,
+    pub source: SourceArgs,
     #[command(flatten)]
     sampling: SamplingArgs,
 }

@@ -40,7 +40,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     pooling: PoolingArgs,
     #[command(flatten)]
-    source: PlainSourceArgs,
+    pub source: PlainSourceArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {

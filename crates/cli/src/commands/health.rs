@@ -2,7 +2,7 @@
 //!
 //! Invariant: asking takes no longer than the timeout, and reads a bounded answer.
 
-use crate::args::seconds;
+use crate::durations::seconds;
 use crate::endpoint_args::EndpointArgs;
 use crate::exit::{SilentExit, WrongUsage};
 use crate::output;

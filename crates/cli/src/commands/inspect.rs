@@ -2,6 +2,7 @@
 
 mod npy;
 mod placement;
+mod ranks;
 mod report;
 mod values;
 
@@ -13,6 +14,7 @@ use crate::{model, output};
 use anyhow::Result;
 use backend::Mode;
 use formats::{Checkpoint, Error, ModelConfig, ModelFiles, OpenOptions};
+use ranks::RankPlanArgs;
 use report::{InspectReport, MtpLayers};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -34,11 +36,11 @@ pub(crate) struct Args {
     /// Context length for the size of the KV cache [default: the model's]
     #[arg(long, value_name = "N")]
     ctx: Option<usize>,
-    /// Write this tensor's values as float32 to --npy
+    /// Write the values of this tensor as float32 to --npy
     #[arg(long, value_name = "NAME", requires = "npy")]
-    tensor: Option<String>,
+    values: Option<String>,
     /// NumPy file to write
-    #[arg(long, value_name = "FILE", requires = "tensor")]
+    #[arg(long, value_name = "FILE", requires = "values")]
     npy: Option<PathBuf>,
     /// Replace an existing file of --npy
     #[arg(long, requires = "npy")]
@@ -46,7 +48,7 @@ pub(crate) struct Args {
     /// Show the placement of weights instead, by the rules in this file or by the built-in rules
     /// alone
     #[arg(id = "shown_placement", long = "placement", value_name = "FILE", num_args = 0..=1)]
-    #[arg(conflicts_with_all = ["ctx", "tensor"])]
+    #[arg(conflicts_with_all = ["ctx", "values"])]
     placement: Option<Option<PathBuf>>,
     /// Compute mode to place weights for
     #[arg(long, value_name = "MODE", default_value = "fast", requires = "shown_placement")]
@@ -55,6 +57,8 @@ pub(crate) struct Args {
     bits: BitsArgs,
     #[command(flatten)]
     memory: MemoryArgs,
+    #[command(flatten)]
+    ranks: RankPlanArgs,
     #[command(flatten)]
     files: FileArgs,
 }
@@ -73,7 +77,7 @@ pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<()> {
         Some(described) => described,
         None => ModelFiles::open(&path)?,
     };
-    if let (Some(name), Some(out)) = (&args.tensor, &args.npy) {
+    if let (Some(name), Some(out)) = (&args.values, &args.npy) {
         return npy::write(&files, name, out, args.force);
     }
     let mut config = config(&files)?;
@@ -90,6 +94,11 @@ pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<()> {
     }
     if let (Ok(config), Some(name)) = (&mut config, model::public_name(&args.model)) {
         config.name = name;
+    }
+    if args.ranks.is_asked() {
+        let config = config.map_err(anyhow::Error::msg)?;
+        let plan = args.ranks.plan(&path, &config, args.ctx)?;
+        return output::report(args.json, || plan.to_json(), || plan.to_text());
     }
     let trained = config.as_ref().map_or(0, |config| config.context);
     let (context, chat_template) = (args.ctx.unwrap_or(trained), chat_template(&files));

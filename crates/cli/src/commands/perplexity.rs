@@ -9,6 +9,8 @@ use crate::args::{LoadArgs, ModelArgs};
 use crate::input::TextSource;
 use crate::interrupt::Watch;
 use crate::placement::PlacementArgs;
+use crate::rank_args::RankArgs;
+use crate::ranked_model::RankedModel;
 use crate::{load, output, progress};
 use anyhow::{Result, bail};
 use base::math;
@@ -42,6 +44,8 @@ pub(crate) struct Args {
     placement: PlacementArgs,
     #[command(flatten)]
     load: LoadArgs,
+    #[command(flatten)]
+    ranks: RankArgs,
 }
 
 /// Sums over the scored tokens.
@@ -51,16 +55,26 @@ struct Score {
     tokens: usize,
 }
 
+impl Args {
+    /// The model as ranks load it.
+    pub fn ranked(&self) -> Result<RankedModel> {
+        let options = self.load.options(KvMemory::OneSequence);
+        let options = LoadOptions { placement: self.placement.rules()?, ..options };
+        Ok(self.model.ranked(options, &self.ranks))
+    }
+}
+
 pub(crate) fn run(args: &Args) -> Result<()> {
     let source = TextSource { argument: None, file: args.file.as_ref() };
     let text = source.read("perplexity", "--file is missing")?;
-    let path = args.model.locate()?;
+    let ranks = args.ranked()?.join()?;
+    let path = ranks.in_turn(|| args.model.locate())?;
     let checkpoint = Checkpoint::open(&path, &OpenOptions::default())?;
     let assets = load::assets(&checkpoint, &args.model.files)?;
     let encode = EncodeOptions { add_special: true, parse_special: false };
     let ids = assets.tokenizer.encode(&text, encode)?;
-    let options =
-        LoadOptions { placement: args.placement.rules()?, ..load_options(args, &checkpoint) };
+    let options = ranks.add_to(load_options(args, &checkpoint));
+    let options = LoadOptions { placement: args.placement.rules()?, ..options };
     let mut runner = load::generating_runner(&checkpoint, &options)?;
     let started = Instant::now();
     let score = score(&mut runner, &ids, args.stride)?;

@@ -2,6 +2,7 @@
 
 use crate::exit::SilentExit;
 use crate::interrupt::Watch;
+use crate::ranked_model::RankedModel;
 use crate::recorded_model::RecordedModelArgs;
 use crate::{load, output, progress};
 use anyhow::{Context, Result, anyhow, bail};
@@ -35,6 +36,13 @@ pub(crate) struct Args {
 
 /// A trace with its path.
 type TraceFile = (PathBuf, Trace);
+
+impl Args {
+    /// The model as ranks load it, computed as the traces say.
+    pub fn ranked(&self) -> Result<RankedModel> {
+        self.recorded.ranked(&read_all(&self.traces)?[0].1.settings)
+    }
+}
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let traces = read_all(&args.traces)?;
@@ -125,14 +133,16 @@ impl Replay {
             }
         }
         let model = &args.recorded.model;
-        let checkpoint = Checkpoint::open(&model.locate()?, &OpenOptions::default())?;
+        let ranks = args.recorded.ranked(then)?.join()?;
+        let path = ranks.in_turn(|| model.locate())?;
+        let checkpoint = Checkpoint::open(&path, &OpenOptions::default())?;
         let (sink, received) = sync_channel(1);
         // Enough for the longest trace.
         let longest = traces.iter().map(|(_, t)| t.request.prompt.len() + t.ids.len() + 2).max();
         let options = EngineOptions { running: 1, traces: Some(sink), ..EngineOptions::default() };
         let load = args.recorded.options(then, longest.unwrap_or_default());
         let load = load.with_context(|| first.display().to_string())?;
-        let load = LoadOptions { logit_rows: options.logit_rows(), ..load };
+        let load = LoadOptions { logit_rows: options.logit_rows(), ..ranks.add_to(load) };
         let runner = load::generating_runner(&checkpoint, &load)?;
         let now = TraceSettings::of(&runner);
         if !then.names_its_checkpoint_as(&now) {

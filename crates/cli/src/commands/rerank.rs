@@ -32,7 +32,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    source: PlainSourceArgs,
+    pub source: PlainSourceArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {

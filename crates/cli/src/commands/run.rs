@@ -61,7 +61,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     speculate: SpeculateArgs,
     #[command(flatten)]
-    source: SourceArgs,
+    pub source: SourceArgs,
     #[command(flatten)]
     sampling: SamplingArgs,
 }
@@ -102,7 +102,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         loaded.drafts().into_iter().for_each(output::note);
         loaded.streamed().into_iter().for_each(output::note);
     }
-    match loaded.writes_at_end() {
+    match loaded.works_at_end() {
         true => loaded.finish(),
         // The process ends: the system reclaims the memory faster than it can be freed.
         false => std::mem::forget(loaded),

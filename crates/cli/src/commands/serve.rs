@@ -76,7 +76,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     pooling: PoolingArgs,
     #[command(flatten)]
-    source: SourceArgs,
+    pub source: SourceArgs,
 }
 
 /// Time for remaining tasks after the server has stopped.

@@ -10,6 +10,8 @@ use crate::adapter_args::{self, AdapterArgs};
 use crate::device::{BitsArgs, DeviceArgs};
 use crate::exit::SilentExit;
 use crate::placement::PlacementArgs;
+use crate::rank_args::RankArgs;
+use crate::ranked_model::{JoinedRanks, RankedModel};
 use crate::size::threads;
 use crate::{load, output};
 use anyhow::{Context, Result};
@@ -70,6 +72,8 @@ pub(crate) struct Args {
     /// Address of the hub, instead of HF_ENDPOINT
     #[arg(long, value_name = "URL")]
     hub_endpoint: Option<String>,
+    #[command(flatten)]
+    ranks: RankArgs,
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
@@ -93,13 +97,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let given = args.reference.clone().or_else(|| args.adapters.reference()).or_else(of_head);
     // Read before a model is downloaded, so that an error shows at once.
     let given = given.as_deref().map(Reference::open).transpose()?;
-    let path = crate::model::locate(model, endpoint)?;
+    let ranks = args.ranked()?.join()?;
+    let path = ranks.in_turn(|| crate::model::locate(model, endpoint))?;
     let reference = match given {
         Some(reference) => reference,
         None => Reference::open(&args.beside(&path).context("expected --reference")?)?,
     };
     let mut report = VerifyReport::default();
-    check_numbers(args, (&path, head.as_deref()), &reference, &mut report)?;
+    check_numbers(args, (&path, head.as_deref(), &ranks), &reference, &mut report)?;
     if reference.has_text_cases() {
         text_cases::check(&path, &reference, &mut report)?;
     }
@@ -108,6 +113,31 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 impl Args {
+    /// The model as ranks load it.
+    pub fn ranked(&self) -> Result<RankedModel> {
+        let model = self.model.clone().context("expected a model")?;
+        let (endpoint, ranks) = (self.hub_endpoint.clone(), self.ranks.clone());
+        Ok(RankedModel { model, endpoint, options: self.options()?, ranks })
+    }
+
+    /// Options for loading the model.
+    fn options(&self) -> Result<LoadOptions> {
+        Ok(LoadOptions {
+            threads: self.threads,
+            mode: self.mode,
+            bits: self.bits.bits,
+            chunk: Some(self.chunk),
+            logit_rows: 32,
+            parallel: 1,
+            check: true,
+            kv_type: self.kv_type,
+            rounding: self.cache_rounding,
+            placement: self.placement.rules()?,
+            adapters: self.adapters.sources(),
+            ..self.device.options()
+        })
+    }
+
     /// The reference file of the model at `path`, which says nothing of adapters.
     fn beside(&self, path: &Path) -> Option<PathBuf> {
         adapter_args::reference_of(path).filter(|_| self.adapters.sources().is_empty())
@@ -116,7 +146,7 @@ impl Args {
 
 fn check_numbers(
     args: &Args,
-    (path, head): (&Path, Option<&Path>),
+    (path, head, ranks): (&Path, Option<&Path>, &JoinedRanks),
     reference: &Reference,
     report: &mut VerifyReport,
 ) -> Result<()> {
@@ -131,21 +161,8 @@ fn check_numbers(
     let texts = reference.texts.iter().map(|text| text.input_ids.len());
     let pairs = reference.pairs.iter().map(|pair| pair.input_ids.len());
     let longest = prompts.chain(texts).chain(pairs).max();
-    let options = LoadOptions {
-        threads: args.threads,
-        mode: args.mode,
-        bits: args.bits.bits,
-        context: Some(longest.unwrap_or(1).max(1)),
-        chunk: Some(args.chunk),
-        logit_rows: 32,
-        parallel: 1,
-        check: true,
-        kv_type: args.kv_type,
-        rounding: args.cache_rounding,
-        placement: args.placement.rules()?,
-        adapters: args.adapters.sources(),
-        ..args.device.options()
-    };
+    let context = Some(longest.unwrap_or(1).max(1));
+    let options = LoadOptions { context, ..ranks.add_to(args.options()?) };
     let mut runner = load::runner(&checkpoint, &options)?;
     let (vocab, bounds) = (runner.info().vocab_size, reference.bounds(args.mode));
     if !reference.prompts.is_empty() {

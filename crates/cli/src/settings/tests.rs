@@ -137,7 +137,7 @@ fn every_key_is_the_name_of_a_flag() {
 }
 
 /// Values of which each flag takes some.
-const VALUES: [&str; 17] = [
+const VALUES: [&str; 18] = [
     "77",
     "true",
     "off",
@@ -151,6 +151,7 @@ const VALUES: [&str; 17] = [
     "cpu",
     "hermes",
     "7d",
+    "local",
     "localhost",
     "9000000",
     "128",
@@ -194,6 +195,8 @@ fn a_flag_that_is_no_setting_has_another_meaning() {
     });
     let expected = [
         "inspect --placement",
+        "inspect --pipeline",
+        "inspect --tensor",
         "prune --model",
         "bench-serve --model",
         "bench-serve --api-key",

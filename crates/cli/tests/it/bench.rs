@@ -1,7 +1,10 @@
 //! `gannet bench`: what it measures of a tiny model.
 
-use crate::gannet::{check_usage, run, succeed};
-use serde_json::Value;
+use crate::gannet::{check_error, check_usage, run, succeed};
+use formats::safetensors::SafetensorsWriter;
+use formats::{ModelFiles, TensorView};
+use serde_json::{Value, json};
+use std::path::Path;
 
 #[test]
 fn scaling_divides_the_time_of_threads_among_named_operations() {
@@ -72,4 +75,124 @@ fn drafts_of_a_known_acceptance_are_as_many_as_pay() {
         let ended = run(&["bench", "--synthetic-acceptance", shares]);
         assert!(ended.code != Some(0) && ended.err.contains(problem), "{ended:?}");
     }
+}
+
+/// Writes the built-in model with `more` layers that add nothing, so that it takes several times
+/// the time and gives the same tokens.
+fn deeper_model(folder: &Path, more: usize) {
+    let source = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model"));
+    for file in ["tokenizer.json", "tokenizer_config.json"] {
+        std::fs::copy(source.join(file), folder.join(file)).unwrap();
+    }
+    let config = std::fs::read_to_string(source.join("config.json")).unwrap();
+    let mut config: Value = serde_json::from_str(&config).unwrap();
+    let layers = config["num_hidden_layers"].as_u64().unwrap() as usize;
+    config["num_hidden_layers"] = (layers + more).into();
+    std::fs::write(folder.join("config.json"), config.to_string()).unwrap();
+    let files = ModelFiles::open(&source.join("model.safetensors")).unwrap();
+    let own = files.tensors().iter().map(|view| (view.source_name.clone(), view, false));
+    let mut all: Vec<(String, &TensorView, bool)> = own.collect();
+    for view in files.tensors() {
+        let Some(part) = view.source_name.strip_prefix("model.layers.0.") else { continue };
+        let is_zero = ["self_attn.o_proj.weight", "mlp.down_proj.weight"].contains(&part);
+        let named = |layer| (format!("model.layers.{layer}.{part}"), view, is_zero);
+        all.extend((layers..layers + more).map(named));
+    }
+    let mut writer = SafetensorsWriter::new();
+    all.iter().for_each(|(name, view, _)| writer.plan(name, view.ty, &view.shape).unwrap());
+    let mut stream = writer.create(&folder.join("model.safetensors")).unwrap();
+    for (_, view, is_zero) in &all {
+        let source = view.bytes();
+        let mut bytes = source.read(0..source.len()).into_owned();
+        if *is_zero {
+            bytes.fill(0);
+        }
+        stream.write(&bytes).unwrap();
+    }
+    stream.finish().unwrap();
+}
+
+/// What `gannet bench --json` reports with these arguments.
+fn reported(args: &[&str]) -> Value {
+    serde_json::from_str(&succeed(&[&["bench", "--json"], args].concat())).unwrap()
+}
+
+#[test]
+fn drafting_is_compared_with_decoding_without_drafts() {
+    let sum = |counts: &Value| -> u64 {
+        counts.as_array().unwrap().iter().map(|count| count.as_u64().unwrap()).sum()
+    };
+    let plan = ["--gen", "30", "--runs", "2", "--batch", "1,2"];
+    let report = reported(&[&["--speculate", "ngram:4"][..], &plan].concat());
+    assert_eq!(
+        (&report["model"], &report["speculate"]),
+        (&"gannet-tiny".into(), &"ngram:4".into())
+    );
+    let results = report["results"].as_array().unwrap();
+    for (batch, result) in (1..).zip(results) {
+        assert_eq!((&result["tokens"], &result["batch"]), (&1.into(), &batch.into()));
+        let [off, drafted] = ["off", "drafted"].map(|it| result[it]["median"].as_f64().unwrap());
+        assert!(off > 0.0 && (result["speedup"].as_f64().unwrap() - drafted / off).abs() < 1e-9);
+        let drafter = &result["drafters"][0];
+        assert_eq!((&drafter["drafter"], drafter.get("cost")), (&"ngram".into(), None));
+        let accepted = drafter["accepted"].as_u64().unwrap();
+        // Each step of a sequence gives a token and the accepted ones.
+        assert_eq!(sum(&result["steps"]) + accepted, 60 * batch, "{result}");
+        assert!(accepted > 0 && drafter["drafted"].as_u64().unwrap() >= accepted, "{result}");
+    }
+    assert_eq!(results.len(), 2);
+    let off = reported(&["--speculate", "off", "--gen", "20", "--runs", "1"]);
+    let steps = off["results"][0]["steps"].as_array().unwrap();
+    assert_eq!((&steps[0], sum(&json!(steps))), (&20.into(), 20));
+    // Answers of other runs are no texts to draft from.
+    let plan = ["--gen", "100", "--runs", "3", "--depth", "300"];
+    let auto = reported(&[&["--speculate", "auto"][..], &plan].concat());
+    assert!(!auto.to_string().contains("\"memory\""), "{auto}");
+    let table = succeed(&["bench", "--speculate", "auto", "--gen", "20", "--runs", "1"]);
+    for part in ["off             1     1", "auto            1     1", "steps by drafts: "] {
+        assert!(table.contains(part), "{part}: {table}");
+    }
+}
+
+#[test]
+fn a_draft_model_that_is_always_right_and_cheap_drafts_in_a_measurement() {
+    let folder = tempfile::tempdir().unwrap();
+    deeper_model(folder.path(), 35);
+    let ids = folder.path().join("ids.json");
+    std::fs::write(&ids, json!((0..300).collect::<Vec<_>>()).to_string()).unwrap();
+    let [model, ids] = [folder.path(), &ids].map(|path| path.to_str().unwrap());
+    let models = ["-m", model, "--draft-model", "builtin", "--speculate", "model:3"];
+    let plan = ["--gen", "150", "--runs", "2", "--depth", "20", "--ids", ids];
+    let report = reported(&[&models[..], &plan].concat());
+    let result = &report["results"][0];
+    let drafter = &result["drafters"][0];
+    let counts = ["drafted", "accepted"].map(|it| drafter[it].as_u64().unwrap());
+    assert_eq!((&drafter["drafter"], &result["tokens"]), (&"model".into(), &20.into()));
+    assert!(counts[1] > 0 && counts[1] >= counts[0] * 9 / 10, "{result}");
+    assert!(drafter["cost"].as_f64().unwrap() > 0.0, "{result}");
+    let most = result["steps"].as_array().unwrap().iter().rposition(|it| *it != 0).unwrap();
+    assert!((1..=3).contains(&most), "{result}");
+}
+
+#[test]
+fn arguments_of_drafts_that_make_no_sense_together_are_refused() {
+    let refused = |args: &[&str], problem: &str| {
+        check_usage(&run(&[&["bench"], args].concat()), problem);
+    };
+    let model = ["--speculate", "model"];
+    refused(&model, "--speculate model: expected --draft-model with it, found none");
+    let needs = "--draft-model: expected --speculate auto or model with it, found";
+    refused(&["--draft-model", "builtin"], &format!("{needs} none"));
+    let suffix = ["--draft-model", "builtin", "--speculate", "suffix:2"];
+    refused(&suffix, &format!("{needs} suffix:2"));
+    let one = ["--speculate", "auto", "--gen", "1"];
+    refused(&one, "--gen: expected at least 2 tokens with --speculate, found 1");
+    let several = ["--speculate", "auto", "--threads", "1,2"];
+    refused(&several, "--threads: expected one number without --scaling");
+    refused(&["--speculate", "on"], "expected off, auto[:N]");
+    for other in [["--shape", "qwen3-0.6b"], ["--guesses", "2"], ["--prompt", "8"]] {
+        refused(&[&["--speculate", "auto"], &other[..]].concat(), "cannot be used with");
+    }
+    let without = run(&["bench", "--speculate", "mtp"]);
+    check_error(&without, "expected layers of multi-token prediction that are computed");
 }

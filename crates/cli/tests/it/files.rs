@@ -191,7 +191,7 @@ fn a_tensor_is_written_as_numpy_would() {
     for ty in ["bf16", "q8_0", "q4_k", "q6_k"] {
         let (gguf, out) = (tensors.join(format!("{ty}.gguf")), path("tensor.npy"));
         let gguf = gguf.to_str().unwrap();
-        succeed(&["inspect", gguf, "--tensor", "random_bits", "--npy", &out, "--force"]);
+        succeed(&["inspect", gguf, "--values", "random_bits", "--npy", &out, "--force"]);
         let expected = std::fs::read(tensors.join(format!("{ty}.random_bits.npy"))).unwrap();
         assert!(std::fs::read(&out).unwrap() == expected, "{ty}");
     }
@@ -219,7 +219,7 @@ fn standard_output_is_no_file() {
         &["imatrix", "builtin", "--ctx", "16", "-f", &text, "-o", "-"],
         &["pack", "builtin", "-o", "-"],
         &["synth", "tiny-qwen3", "-o", "-"],
-        &["inspect", "builtin", "--tensor", "model.norm.weight", "--npy", "-"],
+        &["inspect", "builtin", "--values", "model.norm.weight", "--npy", "-"],
     ] {
         check_error(&run(args), "-: expected the name of a file, not standard output");
     }
@@ -248,7 +248,7 @@ fn what_computes_logits_refuses_models_that_generate_none() {
 fn what_is_there_is_not_overwritten_unasked() {
     check_error(&run(&["synth", "tiny-qwen3", "-o", &tiny()]), "exists already");
     let taken = file("taken.npy", "x");
-    let tensor = ["inspect", "builtin", "--tensor", "model.norm.weight", "--npy", &taken];
+    let tensor = ["inspect", "builtin", "--values", "model.norm.weight", "--npy", &taken];
     check_error(&run(&tensor), "taken.npy exists already");
     assert_eq!(std::fs::read_to_string(&taken).unwrap(), "x");
     succeed(&[&tensor[..], &["--force"]].concat());

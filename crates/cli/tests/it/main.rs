@@ -25,6 +25,7 @@ mod many_models;
 mod packs;
 mod placement;
 mod quantize;
+mod ranks;
 #[cfg(unix)]
 mod receipts;
 mod references;

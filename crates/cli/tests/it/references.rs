@@ -109,7 +109,8 @@ fn checkpoints_agree_with_hugging_face_on_a_gpu() {
 #[test]
 fn further_configurations_agree_with_hugging_face() {
     let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
-    for model in ["lfm2_biased", "nemotron_3", "mistral_4"].map(|name| models.join(name)) {
+    let all = ["lfm2_biased", "nemotron_3", "nemotron_3_mtp", "mistral_4"];
+    for model in all.map(|name| models.join(name)) {
         verify("cpu", &model, &model.join("reference.json"));
     }
 }

@@ -6,8 +6,10 @@ use super::channel::PieceChannel;
 use super::contribution::Contribution;
 use super::notifier::Notifier;
 use crate::error::Error;
+use crate::lock::lock;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 const HERE: u8 = 0;
 const LEFT: u8 = 1;
@@ -19,6 +21,8 @@ pub(super) struct RankGroup {
     /// From each rank to each, `[from][to]`.
     channels: Vec<PieceChannel>,
     pub notifier: Notifier,
+    /// Groups that ranks split off and have not joined yet, and their ranks there, by rank.
+    offered: Mutex<HashMap<usize, (Arc<Self>, usize)>>,
 }
 
 /// A rank as the others see it, on cache lines of its own because all poll it.
@@ -42,6 +46,7 @@ impl RankGroup {
             states: (0..ranks).map(|_| rank_state()).collect(),
             channels: (0..ranks * ranks).map(|_| PieceChannel::default()).collect(),
             notifier: Notifier::default(),
+            offered: Mutex::default(),
         }
     }
 
@@ -71,6 +76,18 @@ impl RankGroup {
     /// The channel from one rank to another.
     pub fn channel(&self, from: usize, to: usize) -> &PieceChannel {
         &self.channels[from * self.ranks() + to]
+    }
+
+    /// Offers another group to ranks of this one, in the order of their ranks there.
+    pub fn offer(&self, ranks: &[usize]) {
+        let group = Arc::new(Self::new(ranks.len()));
+        let places = ranks.iter().zip(0..).map(|(rank, place)| (*rank, (group.clone(), place)));
+        lock(&self.offered).extend(places);
+    }
+
+    /// Takes the group that was offered to `rank`, and its rank there.
+    pub fn accept(&self, rank: usize) -> (Arc<Self>, usize) {
+        lock(&self.offered).remove(&rank).expect("the group was offered before the ranks met")
     }
 
     /// Arrives at a round and waits for all others.

@@ -10,18 +10,18 @@
 mod channel;
 mod contribution;
 mod group;
-mod lock;
 mod notifier;
 #[cfg(test)]
 mod tests;
 
-use crate::comm::Comm;
+use crate::call::{PIECE, RankCall, check_rank, ranks_of_colour};
+use crate::comm::{Comm, Traffic};
 use crate::error::Error;
-use channel::PIECE;
-use contribution::{CollectiveCall, Contribution};
+use crate::lock::lock;
+use contribution::Contribution;
 use group::RankGroup;
-use lock::lock;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLockReadGuard};
 
 /// One rank of a group of threads.
@@ -34,14 +34,23 @@ pub struct Local {
     group: Arc<RankGroup>,
     /// Rounds that this rank has completed; locked for the length of a call.
     turn: Mutex<u64>,
+    messages: AtomicU64,
+    bytes: AtomicU64,
 }
 
 impl Local {
+    /// Most ranks of a group that arguments may ask for.
+    pub const MAX_RANKS: usize = 64;
+
     /// Creates a group of `ranks` ranks, in order. Each rank runs on a separate thread.
     pub fn group(ranks: usize) -> Vec<Self> {
         let group = Arc::new(RankGroup::new(ranks));
-        let local = |rank| Self { rank, group: group.clone(), turn: Mutex::new(0) };
-        (0..ranks).map(local).collect()
+        (0..ranks).map(|rank| Self::of(group.clone(), rank)).collect()
+    }
+
+    fn of(group: Arc<RankGroup>, rank: usize) -> Self {
+        let (turn, messages, bytes) = Default::default();
+        Self { rank, group, turn, messages, bytes }
     }
 
     /// Contributes a piece of this rank's `own` values and meets the others. Returns the round,
@@ -49,7 +58,7 @@ impl Local {
     fn round(
         &self,
         turn: &mut u64,
-        call: CollectiveCall,
+        call: RankCall,
         own: usize,
         piece: &[f32],
     ) -> Result<u64, Error> {
@@ -60,6 +69,7 @@ impl Local {
         self.group.meet(self.rank, round)?;
         // All arrived, so all continue, whatever they find.
         *turn += 1;
+        self.count(self.ranks() - 1, piece.len());
         for (rank, contribution) in self.contributions(round) {
             contribution.check(rank, call, self.rank)?;
         }
@@ -91,16 +101,34 @@ impl Local {
         Ok(longest)
     }
 
+    /// Waits for the next piece from a rank, and takes it as part of a message of `expected`
+    /// values; else gives the length that the message has.
+    fn take(
+        &self,
+        from: usize,
+        expected: usize,
+        values: &mut [f32],
+    ) -> Result<Result<(), usize>, Error> {
+        let channel = self.group.channel(from, self.rank);
+        self.group.notifier.wait(|| {
+            // In this order: what was sent before the sender left is there.
+            let here = self.group.check(from, self.rank);
+            if channel.has_piece() { Ok(true) } else { here.map(|()| false) }
+        })?;
+        let taken = channel.take(expected, values);
+        self.group.notifier.notify();
+        Ok(taken)
+    }
+
+    /// Counts messages to single ranks, of so many values each.
+    fn count(&self, messages: usize, values: usize) {
+        self.messages.fetch_add(messages as u64, Ordering::Relaxed);
+        self.bytes.fetch_add(4 * (messages * values) as u64, Ordering::Relaxed);
+    }
+
     fn check_length(&self, call: &'static str, expected: usize, found: usize) -> Result<(), Error> {
         let wrong = Error::Length { call, rank: self.rank, expected, found };
         if found == expected { Ok(()) } else { Err(wrong) }
-    }
-
-    fn check_rank(&self, call: &'static str, found: usize, may_be_own: bool) -> Result<(), Error> {
-        if found < self.ranks() && (may_be_own || found != self.rank) {
-            return Ok(());
-        }
-        Err(Error::NoSuchRank { call, rank: self.rank, ranks: self.ranks(), found })
     }
 }
 
@@ -114,7 +142,7 @@ impl Comm for Local {
     }
 
     fn all_reduce_sum(&self, values: &mut [f32]) -> Result<(), Error> {
-        let call = CollectiveCall::AllReduceSum { length: values.len() };
+        let call = RankCall::AllReduceSum { length: values.len() };
         let turn = &mut *lock(&self.turn);
         for range in pieces(values.len()) {
             let sums = &mut values[range];
@@ -133,7 +161,7 @@ impl Comm for Local {
     }
 
     fn all_gather(&self, own: &[f32], all: &mut [f32]) -> Result<(), Error> {
-        let call = CollectiveCall::AllGather { length: all.len() };
+        let call = RankCall::AllGather { length: all.len() };
         let turn = &mut *lock(&self.turn);
         let mut done = 0;
         loop {
@@ -149,21 +177,21 @@ impl Comm for Local {
     }
 
     fn broadcast(&self, root: usize, values: &mut [f32]) -> Result<(), Error> {
-        let call = CollectiveCall::Broadcast { length: values.len(), root };
+        let call = RankCall::Broadcast { length: values.len(), root };
         let turn = &mut *lock(&self.turn);
         for range in pieces(values.len()) {
             let piece = &mut values[range];
             let shown: &[f32] = if root == self.rank { piece } else { &[] };
             let round = self.round(turn, call, 0, shown)?;
             // Not before the round, so that the other ranks get the error too.
-            self.check_rank("broadcast", root, true)?;
+            check_rank("broadcast", (self.rank, self.ranks()), root, true)?;
             piece.copy_from_slice(&self.group.read_contribution(root, round).values);
         }
         Ok(())
     }
 
     fn send(&self, to: usize, values: &[f32]) -> Result<(), Error> {
-        self.check_rank("send", to, false)?;
+        check_rank("send", (self.rank, self.ranks()), to, false)?;
         let _turn = lock(&self.turn);
         let channel = self.group.channel(self.rank, to);
         for range in pieces(values.len()) {
@@ -171,32 +199,49 @@ impl Comm for Local {
                 self.group.check(to, self.rank)?;
                 Ok(!channel.is_full())
             })?;
-            let put = channel.put(values.len(), &values[range]);
-            put.or_else(|expected| self.check_length("send", expected, values.len()))?;
+            channel.put(values.len(), &values[range.clone()]);
+            self.count(1, range.len());
             self.group.notifier.notify();
         }
         Ok(())
     }
 
     fn receive(&self, from: usize, values: &mut [f32]) -> Result<(), Error> {
-        self.check_rank("receive", from, false)?;
+        check_rank("receive", (self.rank, self.ranks()), from, false)?;
         let _turn = lock(&self.turn);
-        let (channel, expected) = (self.group.channel(from, self.rank), values.len());
+        let expected = values.len();
         for range in pieces(expected) {
-            self.group.notifier.wait(|| {
-                // In this order: what was sent before the sender left is there.
-                let here = self.group.check(from, self.rank);
-                if channel.is_full() { Ok(true) } else { here.map(|()| false) }
-            })?;
-            let taken = channel.take(expected, &mut values[range]);
-            self.group.notifier.notify();
-            taken.or_else(|found| self.check_length("receive", expected, found))?;
+            if let Err(found) = self.take(from, expected, &mut values[range])? {
+                // The rest of the message is taken too.
+                for _ in 1..pieces(found).count() {
+                    let _ = self.take(from, expected, &mut [])?;
+                }
+                return self.check_length("receive", expected, found);
+            }
         }
         Ok(())
     }
 
     fn barrier(&self) -> Result<(), Error> {
-        self.round(&mut lock(&self.turn), CollectiveCall::Barrier, 0, &[]).map(drop)
+        self.round(&mut lock(&self.turn), RankCall::Barrier, 0, &[]).map(drop)
+    }
+
+    fn split(&self, colour: usize, key: usize) -> Result<Arc<dyn Comm>, Error> {
+        let mut all = vec![0.0; 2 * self.ranks()];
+        self.all_gather(&[colour, key].map(|number| f32::from_bits(number as u32)), &mut all)?;
+        let of = |rank: usize| [0, 1].map(|at| all[2 * rank + at].to_bits());
+        let ranks = ranks_of_colour(self.ranks(), colour as u32, of);
+        if ranks[0] == self.rank {
+            self.group.offer(&ranks);
+        }
+        self.barrier()?;
+        let (group, rank) = self.group.accept(self.rank);
+        Ok(Arc::new(Self::of(group, rank)))
+    }
+
+    fn traffic(&self) -> Traffic {
+        let count = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        Traffic { messages: count(&self.messages), bytes: count(&self.bytes) }
     }
 }
 

@@ -3,7 +3,7 @@
 //! Invariant: a rank that changes a polled condition calls [`Notifier::notify`] afterwards, so that
 //! no wake-up is lost.
 
-use super::lock::lock;
+use crate::lock::lock;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::{Condvar, Mutex, PoisonError};
 

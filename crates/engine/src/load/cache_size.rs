@@ -3,9 +3,10 @@
 use super::cache_bytes::{GroupBytes, window_blocks};
 use super::error::Error;
 use backend::FreeMemory;
+use serde::{Deserialize, Serialize};
 
 /// Memory for the KV cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum KvMemory {
     /// Memory for one sequence of the longest context.

@@ -29,6 +29,9 @@ pub enum Error {
         /// What the rest of the available memory is for, unless the user names the limit.
         beside: String,
     },
+    /// Weights would be read when they are needed, where all are to be in memory.
+    #[error("not all weights fit in memory")]
+    NotWhole,
     /// An adapter that the model does not take.
     #[error("{0}")]
     Adapter(String),
@@ -84,6 +87,12 @@ pub enum Error {
     /// A model that cannot draft for another.
     #[error("{0}")]
     DraftModel(String),
+    /// Ranks that cannot share a model, or do not understand each other.
+    #[error("{0}")]
+    Ranks(String),
+    /// Ranks that cannot share a model, for a reason that rank 0 reports.
+    #[error("rank 0 has refused the ranks, and says why")]
+    RanksDiffer,
     /// Every token has a logit of minus infinity.
     #[error("no token is left to choose: logit_bias and min_tokens ban all of them")]
     NothingLeft,

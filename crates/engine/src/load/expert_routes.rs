@@ -104,8 +104,7 @@ fn header(
     let (_, experts) = routed.clone().next()?;
     let layers: Vec<u32> = routed.map(|(number, _)| number).collect();
     let sizes = backend.streamed()?.expert_bytes();
-    let ranks = [&options.ranks.stages, &options.ranks.slices];
-    let is_whole = ranks.into_iter().all(Option::is_none) && layers.len() == sizes.len();
+    let is_whole = !options.ranks.are_several() && layers.len() == sizes.len();
     is_whole.then(|| RouteHeader {
         gannet_routes: VERSION,
         checkpoint: identity.to_owned(),

@@ -28,6 +28,9 @@ pub(super) fn load_weights(
     options: &LoadOptions,
 ) -> Result<(Loaded, WeightsPlan), Error> {
     let load = |backend, placed: &[Placed]| {
+        if options.whole && streams(placed) {
+            return Err(Error::NotWhole);
+        }
         let default = if streams(placed) { STREAMED_CHUNK } else { CHUNK };
         let chunk = options.chunk.unwrap_or(default);
         let limits = limits(checkpoint.config(), options, chunk)?;

@@ -2,13 +2,14 @@
 //! caches made.
 
 pub(crate) mod adapter_base;
+mod agreed_options;
 pub(crate) mod block_root;
 pub(crate) mod cache_bytes;
 pub(crate) mod cache_rounding;
 pub(crate) mod cache_size;
 pub(crate) mod disk_place;
 mod draft_layers;
-mod draft_model;
+pub(crate) mod draft_model;
 pub(crate) mod error;
 mod expert_routes;
 pub(crate) mod identity;
@@ -19,6 +20,8 @@ pub(crate) mod open;
 pub(crate) mod options;
 pub(crate) mod pack;
 pub(crate) mod packed_parts;
+mod rank_agreement;
+mod rank_card;
 pub(crate) mod runner;
 pub(crate) mod settings;
 mod stored;

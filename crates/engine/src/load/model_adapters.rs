@@ -25,7 +25,7 @@ impl ModelAdapters {
         options: &LoadOptions,
     ) -> Result<Self, Error> {
         let device = backend.device().name;
-        let staged = options.ranks.stages.as_ref().is_some_and(|stages| stages.ranks() > 1);
+        let staged = options.ranks.stage()?.ranks() > 1;
         let refused = match (backend.adapters(), staged) {
             (None, _) => Some(format!("device {device} computes no adapters")),
             (_, true) => Some("adapters cannot be divided among stages".to_owned()),

@@ -53,7 +53,10 @@ pub(super) fn without_effect(options: &LoadOptions, backend: &dyn Backend) -> Ve
 /// Opens the device that `options` choose.
 pub(super) fn open(options: &LoadOptions) -> Result<Box<dyn Backend>, Error> {
     let threads = match options.threads {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        0 => {
+            let all = std::thread::available_parallelism().map_or(1, usize::from);
+            (all / options.ranks.on_cpus()).max(1)
+        }
         threads if threads <= MAX_THREADS => threads,
         threads => return Err(Error::Threads { threads, most: MAX_THREADS }),
     };

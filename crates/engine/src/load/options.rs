@@ -62,6 +62,8 @@ pub struct LoadOptions {
     pub placement: Option<Arc<Placement>>,
     /// Memory for weights: what does not fit is read from disk when it is needed.
     pub weights_memory: WeightsMemory,
+    /// Whether all weights are in memory, or nothing is loaded.
+    pub whole: bool,
     /// Most bytes of memory for rows of tables that stay on disk, such as those of n-grams.
     pub table_memory: usize,
     /// Number of threads that read such weights.
@@ -81,6 +83,8 @@ pub struct LoadOptions {
     pub adapters: Vec<AdapterSource>,
     /// Ranks that share the model. Each loads its part and computes the same batches.
     pub ranks: Ranks,
+    /// Name of this machine, for errors of ranks.
+    pub host: String,
 }
 
 impl Default for LoadOptions {
@@ -107,6 +111,7 @@ impl Default for LoadOptions {
             check: false,
             placement: None,
             weights_memory: WeightsMemory::default(),
+            whole: false,
             table_memory: TABLE_MEMORY,
             weights_read_threads: WEIGHTS_READ_THREADS,
             simulate_memory: None,
@@ -116,6 +121,7 @@ impl Default for LoadOptions {
             expert_profiles: None,
             adapters: Vec::new(),
             ranks: Ranks::default(),
+            host: String::new(),
         }
     }
 }

@@ -64,7 +64,7 @@ fn check(
 ) -> Result<(), String> {
     let LoadOptions { mode, ranks, digests, .. } = options;
     let origin = pack.origin();
-    if [&ranks.stages, &ranks.slices].into_iter().flatten().any(|comm| comm.ranks() > 1) {
+    if ranks.are_several() {
         return Err("expected one rank, found a model that is divided among several".to_owned());
     }
     let equal = |what: &str, expected: &str, found: &str| match expected == found {

@@ -1,6 +1,7 @@
 //! A loaded model with its backend and KV cache: batches in, logits out.
 
 use super::adapter_base::{AdapterBase, LoadedAdapter};
+use super::agreed_options::agreed_options;
 use super::cache_bytes::LayerBytes;
 use super::cache_rounding::{CacheRounding, rounding};
 use super::error::Error;
@@ -15,6 +16,7 @@ use super::settings::Settings;
 use super::stream::WeightsPlan;
 use super::texts::{EmbeddingDefaults, embedding, task};
 use crate::observe::drafter::Drafter;
+use crate::ranks::leader::Leader;
 use crate::request::handle::{ModelInfo, ModelTask};
 use backend::{
     AdapterSet, Backend, Batch, Buffer, GroupSize, InputSums, Memory, StreamStats, TableStats,
@@ -22,7 +24,7 @@ use backend::{
 use base::Profile;
 use formats::Checkpoint;
 use models::placement::decide_arithmetic;
-use models::{Model, WorkspaceLimits};
+use models::{Model, Ranks, WorkspaceLimits};
 use std::sync::Arc;
 
 /// A loaded model.
@@ -34,8 +36,9 @@ pub struct Runner {
     /// The groups of cached rows, the trunk first.
     pub(crate) groups: Vec<GroupSize>,
     pub(super) layer_bytes: LayerBytes,
-    /// Whether the layers are divided among stages.
-    pub(super) is_stage: bool,
+    /// The ranks that share the model, and what tells the others what to compute.
+    pub(super) ranks: Ranks,
+    pub(super) leader: Option<Leader>,
     /// What its layers that draft tokens are, where it has some.
     pub(crate) drafter: Option<Drafter>,
     /// What is done with the choices of experts.
@@ -87,21 +90,24 @@ impl Runner {
         let kv_type = options.kv_type.unwrap_or(options.mode.default_kv_type());
         check_kv_type(config, kv_type, native)?;
         let (placed, placement) = place(checkpoint, &*backend, options.placement.as_deref())?;
-        let settings = Settings {
+        let mut settings = Settings {
             checkpoint: identity(checkpoint),
             mode: options.mode,
             kv_type,
             arithmetic: decide_arithmetic(&placed, &mut *backend),
             placement,
-            slices: options.ranks.slices.as_ref().map_or(1, |slices| slices.ranks()),
+            slices: options.ranks.slice()?.ranks(),
             rounding,
             drafter: drafter_identity(checkpoint),
         };
+        let parts = (&*backend, &placed[..]);
+        let options = &agreed_options(checkpoint, parts, &mut settings, options)?;
         let (loaded, weights) = load_weights(backend, (checkpoint, placed), &settings, options)?;
         let Loaded { mut backend, model, layer_bytes, cache, chunk, limits } = loaded;
         let routes = ExpertRoutes::start(&mut *backend, config, &settings.checkpoint, options)?;
         let adapters = ModelAdapters::open((config, &mut *backend, &*model), options)?;
         let CacheMade { groups, spare: spare_blocks, states, context, note } = cache;
+        let leader = Leader::of(&options.ranks, groups.len(), table_blocks(&groups, limits));
         let embedding = embedding(checkpoint, options, &*model);
         let notes = note.into_iter().chain(unrounded).chain(without_effect);
         let info = ModelInfo {
@@ -124,7 +130,8 @@ impl Runner {
             groups,
             spare_blocks,
             layer_bytes,
-            is_stage: options.ranks.stages.is_some(),
+            ranks: options.ranks.clone(),
+            leader,
             drafter: config.drafter.as_ref().map(Drafter::of_layers),
             routes,
             states,
@@ -143,6 +150,11 @@ impl Runner {
             is_encoder: config.is_encoder(),
             draft_model: None,
         })
+    }
+
+    /// The ranks that share the model.
+    pub fn ranks(&self) -> &Ranks {
+        &self.ranks
     }
 
     /// The loaded model.
@@ -310,13 +322,17 @@ impl Runner {
 
     /// Creates an empty batch with the capacity for any step of this model.
     pub fn batch(&self) -> Batch {
-        let groups = self.groups.len();
-        let blocks = groups * (self.limits.rows + self.groups[0].blocks);
-        Batch::with_capacity(self.limits.rows, blocks, groups)
+        Batch::with_capacity(self.limits.rows, self.table_blocks(), self.groups.len())
+    }
+
+    /// Most blocks of all block tables of a step.
+    pub(crate) fn table_blocks(&self) -> usize {
+        table_blocks(&self.groups, self.limits)
     }
 
     /// Copies the blocks and states that `batch` names, computes the batch and stores its keys and
-    /// values. Returns the logits `[logit rows, vocab_size]`, on all ranks that share the model.
+    /// values, with the other ranks that share the model. Returns the logits `[logit rows,
+    /// vocab_size]`.
     ///
     /// # Errors
     ///
@@ -338,6 +354,9 @@ impl Runner {
             "more logits than the workspace holds"
         );
         (self.logits, self.hidden) = (None, 0);
+        if let Some(leader) = &mut self.leader {
+            leader.step(batch).map_err(models::Error::from)?;
+        }
         self.begin("copy_blocks");
         self.backend.begin(batch);
         self.backend.copy_blocks(batch.copies());
@@ -375,4 +394,9 @@ impl Runner {
     pub fn logits(&self) -> &[f32] {
         self.logits.map_or(&[], |(buffer, rows)| self.backend.read(buffer, rows))
     }
+}
+
+/// Most blocks of all block tables of a step.
+fn table_blocks(groups: &[GroupSize], limits: WorkspaceLimits) -> usize {
+    groups.len() * (limits.rows + groups[0].blocks)
 }

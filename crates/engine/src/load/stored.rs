@@ -1,8 +1,9 @@
 //! The memory of a runner's cache, as what stores it on disk sees it.
 
-use super::block_root::machine_name;
+use super::agreed_options::machine;
 use super::cache_bytes::LayerBytes;
 use super::disk_place::DiskPlace;
+use super::error::Error;
 use super::runner::Runner;
 use crate::disk::{CacheMemory, CacheParts};
 use backend::StoredBlocks;
@@ -17,8 +18,7 @@ impl Runner {
     /// What this machine, not the program, contributes to bits, as a name; empty where it is
     /// nothing, and for GPUs, whose arithmetic is their own name.
     pub(crate) fn machine(&self) -> String {
-        let values = self.backend.stored().map(StoredBlocks::fingerprint).unwrap_or_default();
-        if values.is_empty() { String::new() } else { machine_name(&values).to_string() }
+        machine(&*self.backend)
     }
 
     /// The bytes of blocks and states, which can be stored on disk.
@@ -29,8 +29,8 @@ impl Runner {
     pub(crate) fn stored(&self) -> Result<&dyn StoredBlocks, &'static str> {
         let stored = self.backend.stored();
         let stored = stored.ok_or("the device does not give the bytes of its cache")?;
-        match self.is_stage {
-            true => Err("the layers are divided among several processes"),
+        match self.ranks.are_several() {
+            true => Err("several ranks share the model"),
             false => Ok(stored),
         }
     }
@@ -40,9 +40,17 @@ impl Runner {
         &self.layer_bytes
     }
 
-    /// Copies states, one pair of slots (from, to) after the other.
-    pub(crate) fn copy_states(&mut self, copies: &[(u32, u32)]) {
+    /// Copies states, one pair of slots (from, to) after the other, on all ranks.
+    ///
+    /// # Errors
+    ///
+    /// If a rank has ended.
+    pub(crate) fn copy_states(&mut self, copies: &[(u32, u32)]) -> Result<(), Error> {
+        if let Some(leader) = &mut self.leader {
+            leader.copy_states(copies).map_err(models::Error::from)?;
+        }
         self.backend.copy_states(copies);
+        Ok(())
     }
 }
 

@@ -43,9 +43,11 @@ impl WeightsPlan {
     }
 }
 
-/// Memory that is left, or as much of it as is simulated to be there.
+/// Memory that is left for this rank, or as much of it as is simulated to be there.
 pub(super) fn free_memory(backend: &dyn Backend, options: &LoadOptions) -> Option<FreeMemory> {
-    let free = backend.free_memory()?;
+    let FreeMemory { bytes, spare } = backend.free_memory()?;
+    let ranks = options.ranks.on_host();
+    let free = FreeMemory { bytes: bytes / ranks, spare: spare / ranks };
     Some(options.simulate_memory.map_or(free, |most| free.at_most(most)))
 }
 
@@ -89,9 +91,7 @@ fn left_for_weights(free: FreeMemory, held: Memory) -> usize {
 
 /// Bytes in memory, of all weights or of a rank's part: ranks hold about equal ones.
 fn bytes(placed: &[Placed], options: &LoadOptions) -> usize {
-    let ranks = [&options.ranks.stages, &options.ranks.slices];
-    let ranks: usize = ranks.into_iter().flatten().map(|comm| comm.ranks()).product();
-    placed.iter().map(|it| it.bytes).sum::<usize>() / ranks
+    placed.iter().map(|it| it.bytes).sum::<usize>() / options.ranks.count()
 }
 
 /// Leaves the embedding on disk, and if the weights take more than `limit` then, routed experts.
@@ -159,8 +159,7 @@ impl<'a> LeftOnDisk<'a> {
     /// or no more are to be had. Ranks, which would have to agree, leave none.
     pub fn leave_more(&mut self, error: &Error) -> bool {
         let Error::WeightsMemory { least, limit, .. } = error else { return false };
-        let ranks = &self.options.ranks;
-        if ranks.stages.is_some() || ranks.slices.is_some() || least <= limit {
+        if self.options.ranks.are_several() || least <= limit {
             return false;
         }
         let all = bytes(&self.whole, self.options);

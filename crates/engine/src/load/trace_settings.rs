@@ -32,6 +32,9 @@ pub struct TraceSettings {
     /// Digests and scales of the adapters that sequences were computed with; empty without any.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub adapters: String,
+    /// Number of ranks that hold a slice of each layer.
+    #[serde(default = "alone", skip_serializing_if = "is_alone")]
+    pub slices: usize,
     /// Threads, which do not matter.
     pub threads: usize,
     /// Positions of a KV block, which do not matter.
@@ -55,6 +58,7 @@ impl TraceSettings {
             placement: placement.clone(),
             rounding: rounding.map_or("", CacheRounding::name).into(),
             adapters: adapters_text(runner.adapters()),
+            slices: runner.settings.slices,
             threads: runner.threads(),
             block: runner.block(),
             chunk: runner.chunk,
@@ -75,6 +79,7 @@ impl TraceSettings {
     /// not compared where their digests are of different versions.
     pub fn difference(&self, other: &Self) -> Option<(&'static str, String, String)> {
         let versions = [self, other].map(|it| it.arithmetic_version.to_string());
+        let slices = [self, other].map(|it| it.slices.to_string());
         let pairs = [
             ("checkpoint", &self.checkpoint, &other.checkpoint),
             ("mode", &self.mode, &other.mode),
@@ -85,6 +90,7 @@ impl TraceSettings {
             ("placement", &self.placement, &other.placement),
             ("rounding", &self.rounding, &other.rounding),
             ("adapters", &self.adapters, &other.adapters),
+            ("slices", &slices[0], &slices[1]),
         ];
         let counts = |name: &str| name != "checkpoint" || self.names_its_checkpoint_as(other);
         pairs
@@ -92,6 +98,16 @@ impl TraceSettings {
             .find(|(name, a, b)| counts(name) && a != b)
             .map(|(name, a, b)| (name, a.clone(), b.clone()))
     }
+}
+
+/// The slices of a model that is not divided.
+fn alone() -> usize {
+    1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the form that serde asks for")]
+fn is_alone(slices: &usize) -> bool {
+    *slices == 1
 }
 
 /// The digests of `adapters`, each with its scale.

@@ -1,7 +1,8 @@
 //! The drafts of a step: what is drafted for each sequence, and how much of it is verified.
 
 use crate::load::runner::Runner;
-use crate::observe::drafter::MAX_DRAFTED;
+use crate::observe::drafter::{Drafter, MAX_DRAFTED};
+use crate::observe::metrics::Metrics;
 use crate::step::depth_drafter::{Candidate, DepthDrafter};
 use crate::step::draft::{Acceptance, DraftMemory, MAX_COMPARED, OfferedDraft, best_number};
 use crate::step::engine_options::EngineOptions;
@@ -9,7 +10,7 @@ use crate::step::layer_drafter::LayerDrafter;
 use crate::step::model_drafter::ModelDrafter;
 use crate::step::running_request::RunningRequest;
 use crate::step::step_cost::StepCost;
-use sched::{Scheduler, Slot, SlotTable, View};
+use sched::{BlockCounts, Scheduler, Slot, SlotTable, View};
 use std::time::Duration;
 
 /// Steps in which drafts that are likely to come out were not verified, after which some are, to
@@ -262,6 +263,21 @@ impl DraftPlanner {
     pub fn took(&self) -> Duration {
         let layers = self.layers.as_ref().map_or(Duration::ZERO, |it| it.took);
         layers + self.model.as_ref().map_or(Duration::ZERO, |it| it.took)
+    }
+
+    /// Reports the blocks of the second model, and what a drafted token takes of the time of a step
+    /// of one row, where both are known.
+    pub fn report(&self, metrics: &Metrics) {
+        if let Some(model) = &self.model {
+            let BlockCounts { used, cached, free } = model.blocks();
+            metrics.draft_blocks(used, cached, free);
+        }
+        let Some(step) = self.cost.known_seconds(1) else { return };
+        let layers = self.layers.iter().map(|it| (it.drafter, &it.cost));
+        let model = self.model.iter().map(|it| (Drafter::Model, &it.cost));
+        for (drafter, cost) in layers.chain(model) {
+            cost.known_seconds(1).into_iter().for_each(|it| metrics.draft_cost(drafter, it / step));
+        }
     }
 
     /// Releases what the second model has of a sequence that ends.

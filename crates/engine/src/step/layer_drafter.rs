@@ -1,9 +1,10 @@
 //! Tokens that layers draft from the states of the model.
 //!
-//! One batch after the other gives each sequence that still pays one token more. The row of a
-//! drafted token is written where the sequence will write its own next row, or into a spare block
-//! where it has no block there yet: the next step writes the rows of all its tokens again, from the
-//! model's own states.
+//! One batch after the other gives each sequence that still pays one token more: a single layer
+//! from the state that it gave the row before, further layers each from the states of the layer
+//! before, for the rows of all drafted tokens so far. The row of a drafted token is written where
+//! the sequence will write its own next row, or into a spare block where it has no block there yet:
+//! the next step writes the rows of all its tokens again, from the model's own states.
 
 use crate::load::error::Error;
 use crate::load::runner::Runner;
@@ -20,7 +21,9 @@ use std::time::{Duration, Instant};
 /// Drafts tokens with the layers of a model.
 #[derive(Debug)]
 pub(crate) struct LayerDrafter {
-    drafter: Drafter,
+    pub drafter: Drafter,
+    /// Number of layers.
+    layers: usize,
     batch: Batch,
     /// States of the rows of the batch before, and of the next: `[rows, width]`.
     states: Vec<f32>,
@@ -37,9 +40,11 @@ pub(crate) struct LayerDrafter {
 impl LayerDrafter {
     /// A drafter for the model of `runner`, if it has layers for that.
     pub fn new(runner: &Runner, running: usize) -> Option<Self> {
-        let width = running * runner.state_width();
+        let rows = running * runner.draft_layers();
+        let width = rows * runner.state_width();
         runner.drafter.map(|drafter| Self {
             drafter,
+            layers: runner.draft_layers(),
             batch: runner.batch(),
             states: Vec::with_capacity(width),
             next: Vec::with_capacity(width),
@@ -61,23 +66,59 @@ impl LayerDrafter {
         self.candidates.push(Candidate { slot, sequence, chance: 1.0, row: 0, is_open: true });
     }
 
-    /// Adds the row of the last of a sequence's known and drafted tokens to the batch.
-    fn push(&mut self, runner: &Runner, scheduler: &Scheduler, slot: Slot, drafted: &[u32]) {
-        let (view, number) = (scheduler.sequence(slot), self.batch.rows());
+    /// Whether each token is drafted by a layer of its own.
+    fn has_further(&self) -> bool {
+        self.layers > 1
+    }
+
+    /// Rows of a sequence in the batch that gives the token at `depth`.
+    fn rows_each(&self, depth: usize) -> usize {
+        if self.has_further() { depth + 1 } else { 1 }
+    }
+
+    /// Whether the first row of a sequence at `depth` is computed from a state in the cache, as the
+    /// layer has drafted none of its tokens yet.
+    fn begins_in_cache(&self, depth: usize) -> bool {
+        self.has_further() || depth == 0
+    }
+
+    /// Adds the rows of the candidate `at`, which has these `drafted` tokens, to the batch: that of
+    /// the last of its tokens, with further layers all from the last known one on.
+    fn push(&mut self, runner: &Runner, scheduler: &Scheduler, at: usize, drafted: &[u32]) {
+        let view = scheduler.sequence(self.candidates[at].slot);
         let known = view.tokens.len();
-        let token = drafted.last().unwrap_or(&view.tokens[known - 1]);
-        let position = known - 1 + if self.drafter.stays() { 0 } else { drafted.len() };
-        self.batch.push([&[*token], &[]], position, 1);
+        let last = &view.tokens[known - 1..];
+        let (tokens, position) = match drafted {
+            _ if self.has_further() => ([last, drafted], known - 1),
+            [.., token] => {
+                let ahead = if self.drafter.stays() { 0 } else { drafted.len() };
+                ([std::slice::from_ref(token), &[]], known - 1 + ahead)
+            }
+            [] => ([last, &[]], known - 1),
+        };
+        self.batch.push(tokens, position, 1);
         if runner.is_long(view.capacity) {
             self.batch.mark_long();
         }
-        let needed = position / runner.block() + 1;
+        let end = position + tokens.iter().map(|part| part.len()).sum::<usize>();
+        let needed = end.div_ceil(runner.block());
         for (group, table) in runner.groups.iter().zip(view.tables) {
             self.table.clear();
             self.table.extend_from_slice(&table[..needed.min(table.len())]);
-            let spare = group.blocks + number % runner.spare_blocks;
+            let spare = group.blocks + at % runner.spare_blocks;
             self.table.resize(needed, spare as u32);
             self.batch.table(&self.table);
+        }
+    }
+
+    /// Adds what the rows of a candidate are computed from, whose first row in the batch before is
+    /// `row`, at this `depth`.
+    fn push_states(&mut self, width: usize, row: usize, depth: usize) {
+        let given = depth.checked_sub(1).map_or(0, |before| self.rows_each(before));
+        self.next.extend_from_slice(&self.states[row * width..][..given * width]);
+        if self.begins_in_cache(depth) {
+            // The state of the last row is not known yet, nor read.
+            self.next.resize(self.next.len() + width, 0.0);
         }
     }
 }
@@ -95,14 +136,15 @@ impl DepthDrafter for LayerDrafter {
         &self.cost
     }
 
-    fn rows(&self, _: usize) -> usize {
-        self.candidates.len()
+    fn rows(&self, depth: usize) -> usize {
+        self.candidates.len() * self.rows_each(depth)
     }
 
-    /// Where each layer drafts one, a further token would need the rows of drafted tokens in the
-    /// layers before.
     fn most(&self, runner: &Runner) -> usize {
-        if runner.draft_layers() == 1 { MAX_DRAFTED } else { 1 }
+        if !self.has_further() {
+            return MAX_DRAFTED;
+        }
+        self.layers.min(runner.limits.rows / self.candidates.len().max(1)).min(MAX_DRAFTED)
     }
 
     fn draft(
@@ -118,26 +160,24 @@ impl DepthDrafter for LayerDrafter {
         self.next.clear();
         for at in 0..self.candidates.len() {
             let Candidate { slot, row, .. } = self.candidates[at];
-            self.push(runner, scheduler, slot, requests[slot].draft.tokens());
-            match depth {
-                // The state is in the cache; that of the row itself is not known yet.
-                0 => self.next.resize(self.next.len() + width, 0.0),
-                _ => self.next.extend_from_slice(&self.states[row * width..][..width]),
-            }
+            self.candidates[at].row = self.batch.rows();
+            self.push(runner, scheduler, at, requests[slot].draft.tokens());
+            self.push_states(width, row, depth);
         }
-        let states = match depth {
-            0 => DraftStates::Own(&self.next),
-            _ => DraftStates::Before(&self.next),
+        let layer = if self.has_further() { depth } else { 0 };
+        let states = match self.begins_in_cache(depth) {
+            true => DraftStates::Own(&self.next),
+            false => DraftStates::Before(&self.next),
         };
-        let drafted = runner.draft(&self.batch, 0, states)?;
+        let drafted = runner.draft(&self.batch, layer, states)?;
         self.states.clear();
         self.states.extend_from_slice(drafted.states);
         let words = drafted.logits.len() / self.candidates.len();
-        let logits = drafted.logits.chunks_exact(words).enumerate();
-        for (candidate, (row, logits)) in self.candidates.iter_mut().zip(logits) {
+        for (candidate, logits) in
+            self.candidates.iter_mut().zip(drafted.logits.chunks_exact(words))
+        {
             let (word, probability) = most_likely(logits);
             let token = drafted.words.map_or(word as u32, |words| words[word]);
-            candidate.row = row;
             let draft = (self.drafter, token, probability);
             candidate.is_open = requests[candidate.slot].add_draft(draft);
         }

@@ -6,9 +6,15 @@
 //! batch by batch; what it takes for sampled tokens is what the model has chosen. So the rows of
 //! drafts that came out need not be computed again, and the rows of others are forgotten.
 //!
+//! States of recurrent layers forget nothing. A sequence has two: the first after the tokens that
+//! its scheduler counts as known, the second after rows of drafts too. If all these drafts came
+//! out, the next step continues from the second; else it continues from the first, and computes the
+//! rows of the drafts that came out again.
+//!
 //! Where blocks run out, a sequence is dropped and has no more drafts.
 
 use crate::load::block_root::{block_root, long_space};
+use crate::load::draft_model::{MAX_GUESSES, MAX_LAG};
 use crate::load::error::Error;
 use crate::load::runner::Runner;
 use crate::observe::drafter::MAX_DRAFTED;
@@ -17,15 +23,12 @@ use crate::step::prefill_budget::PrefillBudget;
 use crate::step::running_request::RunningRequest;
 use crate::step::sampler::SamplerScratch;
 use crate::step::step_cost::StepCost;
-use backend::{Batch, BlockCopy};
+use backend::{Batch, BlockCopy, StateRows};
 use sched::{
-    BlockCounts, Group, NewSequence, Planned, Scheduler, SchedulerLimits, Slot, SlotTable, View,
+    BlockCounts, NewSequence, Planned, Scheduler, SchedulerLimits, Slot, SlotTable, StateCopy, View,
 };
 use std::time::{Duration, Instant};
 
-/// Chosen tokens that a sequence may lack and draft all the same. One that lacks more begins anew
-/// with what its cache holds.
-const MAX_LAG: usize = 4 * MAX_DRAFTED;
 /// Tokens of a prompt that are computed for each that may follow: for a short answer, a long prompt
 /// does not pay.
 const MAX_PROMPT: usize = 16;
@@ -41,6 +44,9 @@ pub(crate) struct ModelDrafter {
     sequences: SlotTable<DraftSequence>,
     /// The slots of the model's scheduler, by those of the draft model's.
     targets: SlotTable<Slot>,
+    /// Number of state slots of the scheduler, 0 without recurrent layers: each has a second one,
+    /// numbered by so much more.
+    states: u32,
     /// Prompt tokens of a batch.
     prompts: PrefillBudget,
     plan: Vec<Planned>,
@@ -63,7 +69,7 @@ pub(crate) struct ModelDrafter {
 }
 
 /// The sequence of the draft model for one of the model.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct DraftSequence {
     /// `None` for one that was dropped.
     slot: Option<Slot>,
@@ -71,6 +77,8 @@ struct DraftSequence {
     planned: Option<Planned>,
     /// The tokens of its rows after the tokens that its scheduler knows.
     guesses: Vec<u32>,
+    /// Rows of `guesses` of the last step that came out.
+    right: usize,
 }
 
 impl ModelDrafter {
@@ -78,24 +86,24 @@ impl ModelDrafter {
     /// token in each time of `itl_target`.
     pub fn new(runner: Runner, running: usize, vocab_size: usize, itl_target: Duration) -> Self {
         let models::WorkspaceLimits { rows, logit_rows } = runner.limits;
-        let running = running.min(logit_rows);
-        let group =
-            |group: &backend::GroupSize| Group { window: group.window, blocks: group.blocks };
+        let states = runner.states / 2;
+        let running = running.min(logit_rows).min(if states > 0 { states } else { usize::MAX });
         // Rows of drafts are not computed in one batch.
-        let rows = rows + running * (MAX_LAG + MAX_DRAFTED);
+        let rows = rows + running * MAX_GUESSES;
         let limits = SchedulerLimits {
             running,
             rows,
             logits: rows,
             block: runner.block(),
-            groups: runner.groups.iter().map(group).collect(),
-            states: 0,
-            state_every: 0,
+            groups: runner.draft_groups().collect(),
+            states,
+            state_every: runner.state_every,
         };
         Self {
             scheduler: Scheduler::new(limits, block_root(&runner.settings, runner.block())),
             sequences: SlotTable::default(),
             targets: SlotTable::default(),
+            states: states as u32,
             prompts: PrefillBudget::new(itl_target / PROMPTS, runner.chunk),
             plan: Vec::with_capacity(running),
             batch: runner.batch(),
@@ -130,23 +138,28 @@ impl ModelDrafter {
     pub fn add(&mut self, slot: Slot, sequence: usize, view: View<'_>) {
         self.candidates.push(Candidate { slot, sequence, chance: 1.0, row: 0, is_open: true });
         let all = view.tokens.len();
-        let (known, computed) = match self.sequences.get(slot) {
-            None => (all, Some(0)),
-            Some(DraftSequence { slot: None, .. }) => (all, None),
-            Some(&DraftSequence { slot: Some(own), .. }) => {
+        let (known, computed, again) = match self.sequences.get(slot) {
+            None => (all, Some(0), 0),
+            Some(DraftSequence { slot: None, .. }) => (all, None, 0),
+            Some(sequence @ &DraftSequence { slot: Some(own), .. }) => {
                 let own = self.scheduler.sequence(own);
-                let in_prompt = own.reached < own.prompt;
-                (own.tokens.len(), Some(if in_prompt { own.reached } else { own.tokens.len() }))
+                let (known, in_prompt) = (own.tokens.len(), own.reached < own.prompt);
+                let computed = Some(if in_prompt { own.reached } else { known });
+                (known, computed, sequence.rows_again(own))
             }
         };
         self.lacking.push(computed.map(|computed| all - computed));
-        self.first_rows += 1 + (all - known).min(MAX_LAG);
+        self.first_rows += 1 + again + (all - known).min(MAX_LAG);
     }
 
     /// Releases the sequence for one of the model, if there is one.
     pub fn end(&mut self, slot: Slot) {
-        let sequence = self.sequences.remove(slot);
-        if let Some(own) = sequence.and_then(|sequence| sequence.slot) {
+        let Some(sequence) = self.sequences.remove(slot) else { return };
+        if let Some(planned) = sequence.planned {
+            // The known rows stay in the cache.
+            self.scheduler.commit(&planned, &[]);
+        }
+        if let Some(own) = sequence.slot {
             self.targets.remove(own);
             self.scheduler.finish(own);
         }
@@ -155,8 +168,7 @@ impl ModelDrafter {
     /// Releases a sequence, which has no drafts from now on.
     fn drop_sequence(&mut self, slot: Slot) {
         self.end(slot);
-        let none = DraftSequence { slot: None, planned: None, guesses: Vec::new() };
-        self.sequences.insert(slot, none);
+        self.sequences.insert(slot, DraftSequence::default());
     }
 
     /// The slot of the sequence with the tokens of `view`, which is added if there is none; `None`
@@ -199,8 +211,9 @@ impl ModelDrafter {
             ..NewSequence::default()
         });
         self.targets.insert(own, slot);
-        let guesses = Vec::with_capacity(MAX_LAG + MAX_DRAFTED);
-        self.sequences.insert(slot, DraftSequence { slot: Some(own), planned: None, guesses });
+        let guesses = Vec::with_capacity(MAX_GUESSES);
+        let sequence = DraftSequence { slot: Some(own), guesses, ..DraftSequence::default() };
+        self.sequences.insert(slot, sequence);
     }
 
     /// Plans the first batch: what the candidates lack, and rows for their drafts.
@@ -213,7 +226,13 @@ impl ModelDrafter {
             let slot = self.candidates[at].slot;
             let view = target.sequence(slot);
             let Some(own) = self.own(slot, requests[slot].draft.space(), view) else { continue };
-            let lag = view.tokens.len() - self.scheduler.sequence(own).tokens.len();
+            let known = self.scheduler.sequence(own);
+            let again = self.sequences[slot].rows_again(known);
+            if again > left {
+                continue;
+            }
+            left -= again;
+            let lag = view.tokens.len() - known.tokens.len();
             let certain = lag.min(left);
             left -= certain;
             let further = if certain == lag { MAX_DRAFTED - 1 } else { 0 };
@@ -239,8 +258,12 @@ impl ModelDrafter {
         for sched::BlockCopy { group, from, to } in scheduler.copies() {
             batch.copy(BlockCopy { group, from, to });
         }
+        for StateCopy { from, to } in scheduler.state_copies() {
+            batch.copy_state(from, to);
+        }
         let mut prompt = 0;
         for planned in &self.plan {
+            let sequence = &mut sequences[self.targets[planned.slot]];
             let slot = self.targets[planned.slot];
             let (own, tokens) = (scheduler.sequence(planned.slot), target.sequence(slot).tokens);
             let end = planned.position + planned.tokens;
@@ -248,12 +271,13 @@ impl ModelDrafter {
             let certain = if planned.samples { later.len().min(planned.drafts) } else { 0 };
             let candidate = self.candidates.iter().position(|it| it.slot == slot);
             let candidate = candidate.filter(|_| planned.samples && certain == later.len());
-            let rows = [&own.tokens[planned.position..end], &later[..certain]];
-            batch.push(rows, planned.position, usize::from(candidate.is_some()));
-            batch.follow(&own.tokens[..planned.position]);
+            let first = planned.position - sequence.rows_again(own);
+            let rows = [&own.tokens[first..end], &later[..certain]];
+            batch.push(rows, first, usize::from(candidate.is_some()));
+            batch.follow(&own.tokens[..first]);
             push_tables(batch, runner, own, end + certain);
+            push_state(batch, (scheduler, planned), self.states, sequence.is_ahead());
             drawn.extend(candidate);
-            let sequence = &mut sequences[slot];
             sequence.guesses.clear();
             sequence.guesses.extend_from_slice(&later[..certain]);
             if planned.tokens > 1 || !planned.samples {
@@ -279,6 +303,9 @@ impl ModelDrafter {
             batch.push([&[*token], &[]], position, 1);
             follow(batch, own.tokens, &sequence.guesses);
             push_tables(batch, runner, own, position + 1);
+            if let Some(state) = own.state {
+                batch.state(StateRows { slot: state + self.states, right: 0, guesses: 0 });
+            }
             drawn.push(at);
         }
     }
@@ -341,9 +368,20 @@ impl ModelDrafter {
 }
 
 impl DraftSequence {
+    /// Whether its second state is that after all computed tokens: all drafts came out.
+    fn is_ahead(&self) -> bool {
+        self.right > 0 && self.right == self.guesses.len()
+    }
+
+    /// Computed rows that are computed again in the next step, if there is a state.
+    fn rows_again(&self, own: View<'_>) -> usize {
+        if own.state.is_none() || self.is_ahead() { 0 } else { self.right }
+    }
+
     /// Commits what was computed in the last step, if the sequence has more `tokens` since.
     fn settle<'a>(&mut self, scheduler: &mut Scheduler, tokens: impl FnOnce() -> &'a [u32]) {
         let (Some(slot), Some(planned)) = (self.slot, self.planned.take()) else { return };
+        self.right = 0;
         let own = scheduler.sequence(slot);
         let later = &tokens()[own.tokens.len()..];
         let pairs = self.guesses.iter().zip(later);
@@ -352,6 +390,7 @@ impl DraftSequence {
         // Otherwise the same rows are planned again.
         if sampled > 0 {
             scheduler.commit(&planned, &later[..sampled]);
+            self.right = sampled - 1;
         }
     }
 }
@@ -436,6 +475,27 @@ fn push_tables(batch: &mut Batch, runner: &Runner, own: View<'_>, positions: usi
     }
     let blocks = positions.div_ceil(runner.block());
     own.tables.iter().for_each(|table| batch.table(&table[..blocks]));
+}
+
+/// Sets the state of a sequence with the planned rows, if it has one: `states` after its slot is
+/// the second, which rows of drafts change and which may be ahead.
+fn push_state(
+    batch: &mut Batch,
+    (scheduler, planned): (&Scheduler, &Planned),
+    states: u32,
+    is_ahead: bool,
+) {
+    let Some(state) = scheduler.sequence(planned.slot).state else { return };
+    let slot = if planned.samples { state + states } else { state };
+    if planned.samples && !is_ahead {
+        batch.copy_state(state, slot);
+    }
+    batch.state(StateRows { slot, right: 0, guesses: 0 });
+    let saves = scheduler.saves().iter().filter(|save| save.slot == planned.slot);
+    saves.for_each(|save| batch.save(save.position, save.state));
+    if planned.samples {
+        batch.save(planned.position + planned.tokens - 1, state);
+    }
 }
 
 /// Sets the tokens before the row of the last of the `guesses` after `known` tokens.

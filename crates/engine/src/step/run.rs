@@ -170,9 +170,11 @@ impl Engine {
                 }
                 Err(error) => {
                     self.fail(&error);
-                    if let Error::Backend(backend::Error::Lost(problem)) = &error {
-                        // Weights and cache are gone: all other requests end with this thread.
-                        tracing::error!("{problem}");
+                    // Weights and cache are gone, or ranks are no longer in step: all other
+                    // requests end with this thread.
+                    let is_lost = matches!(error, Error::Backend(backend::Error::Lost(_)));
+                    if is_lost || self.runner.ranks().are_several() {
+                        tracing::error!("{error}");
                         return;
                     }
                 }
@@ -579,10 +581,7 @@ impl Engine {
             let sched::BlockCounts { used, cached, free } = self.scheduler.blocks(group);
             metrics.blocks(group, used, cached, free);
         }
-        if let Some(model) = &self.drafts.model {
-            let sched::BlockCounts { used, cached, free } = model.blocks();
-            metrics.draft_blocks(used, cached, free);
-        }
+        self.drafts.report(metrics);
         let sched::StateCounts { live, kept, free, evictions } = self.scheduler.state_counts();
         metrics.states(live, kept, free);
         let (preempted, evicted) = self.scheduler.counters();

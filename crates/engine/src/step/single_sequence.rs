@@ -67,7 +67,7 @@ impl<'a> SingleSequence<'a> {
             (None, _) => len,
             (Some(own), Some(&(position, slot))) => {
                 self.batch.clear();
-                self.runner.copy_states(&[(slot, own)]);
+                self.runner.copy_states(&[(slot, own)])?;
                 position
             }
             (Some(_), None) => 0,

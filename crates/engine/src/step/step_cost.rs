@@ -64,6 +64,12 @@ impl StepCost {
         self.pace * self.mean(rows)
     }
 
+    /// The same, if any step was measured.
+    pub fn known_seconds(&self, rows: usize) -> Option<f64> {
+        let is_known = self.means.iter().any(|mean| *mean > 0.0);
+        is_known.then(|| self.seconds(rows))
+    }
+
     /// The mean of `rows` rows, interpolated, or continued from the largest known.
     fn mean(&self, rows: usize) -> f64 {
         let known = |rows: &usize| self.means[*rows] > 0.0;
@@ -118,12 +124,14 @@ mod tests {
     fn times_are_interpolated_and_continued() {
         let mut cost = StepCost::new();
         assert_eq!(cost.seconds(5) / cost.seconds(1), assumed(5));
+        assert_eq!(cost.known_seconds(1), None);
         for (rows, time) in [(1, 10.0), (1, 12.0), (2, 11.0), (4, 11.0), (8, 19.0), (17, 37.0)] {
             cost.measure(rows, ms(time));
         }
         for (rows, wanted) in [(1, 10.0), (3, 11.0), (6, 15.0), (17, 37.0), (33, 64.0)] {
             check(&cost, rows, wanted);
         }
+        assert_eq!(cost.known_seconds(3), Some(cost.seconds(3)));
     }
 
     #[test]

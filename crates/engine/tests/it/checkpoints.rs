@@ -2,9 +2,11 @@
 
 use base::Rng;
 use engine::{Error, LoadOptions, Runner, WeightsMemory};
-use formats::layers::{Presence, TensorForm};
+use formats::families::mtp_names;
+use formats::layers::TensorForm;
+use formats::names::NamePairs;
 use formats::safetensors::SafetensorsWriter;
-use formats::{Checkpoint, ModelConfig, OpenOptions, TensorStream};
+use formats::{Checkpoint, ModelConfig, MtpInput, OpenOptions, TensorStream};
 use kernels::quant::{self, BF16, QuantType};
 use std::path::Path;
 
@@ -102,46 +104,133 @@ pub fn repeating() -> (Checkpoint, tempfile::TempDir) {
     random_with(&one_layer)
 }
 
-/// A model with a layer of multi-token prediction, without which the next token follows from the
-/// last one alone, and which drafts the same token as the model chooses where it is `right`.
+/// Models with layers of multi-token prediction, of every family that has them, and how many: one,
+/// and two where files number them. A family whose model of two layers has no experts, while that
+/// of three has some, is there with both.
 #[allow(dead_code)] // Not all programs that share this file use it.
-pub fn drafting(right: bool) -> (Checkpoint, tempfile::TempDir) {
-    const SOURCES: [(&str, &str); 4] = [
-        ("nextn.eh_proj.weight", "mtp.fc.weight"),
-        ("nextn.enorm.weight", "mtp.pre_fc_norm_embedding.weight"),
-        ("nextn.hnorm.weight", "mtp.pre_fc_norm_hidden.weight"),
-        ("nextn.shared_head_norm.weight", "mtp.norm.weight"),
-    ];
-    let (folder, config) = (tempfile::tempdir().unwrap(), config("qwen3_5"));
-    let (hidden, prefix) = (config.hidden, format!("blk.{}.", config.layers.len()));
-    let with_mtp = config.clone().with_mtp(1).unwrap();
-    let mtp = with_mtp.drafter.iter().flat_map(|drafter| drafter.specs()[0].loaded(hidden));
-    let mtp = mtp.filter(|tensor| tensor.presence == Presence::Required);
-    let mut all = config.tensors(TensorForm::Hf);
-    all.extend(mtp.map(|tensor| (format!("{prefix}{}", tensor.name), tensor.shape)));
-    let names = formats::families::name_table("qwen3_5").unwrap();
-    let source = |name: &str| {
-        let Some(rest) = name.strip_prefix(&prefix) else { return names.source(name).unwrap() };
-        match SOURCES.iter().find(|(own, _)| *own == rest) {
-            Some((_, source)) => (*source).to_owned(),
-            None => names.source(&format!("blk.0.{rest}")).unwrap().replace("model.", "mtp."),
+pub fn predicting() -> Vec<(ModelConfig, usize)> {
+    let has_experts = |config: &ModelConfig| config.hyperparameters().experts.is_some();
+    let all = architectures().flat_map(|name| {
+        let [two, three] = [2, 3].map(|layers| config_of(name, layers));
+        let further = has_experts(&three) && !has_experts(&two);
+        std::iter::once(two).chain(further.then_some(three))
+    });
+    let all = all.filter(|config| config.clone().with_mtp(1).is_some());
+    let mut all: Vec<_> = all.map(|config| (config, 1)).collect();
+    let is_numbered = |config| [MtpForm::Numbered, MtpForm::Halves].contains(&mtp_form(config));
+    let numbered = all.iter().filter(|(config, _)| is_numbered(config));
+    let mut two: Vec<_> = numbered.map(|(config, _)| (config.clone(), 2)).collect();
+    for (config, _) in &mut two {
+        // What drafts has an index of its own, also where the last layer of the model has none.
+        *config = config.with(|said| {
+            if let Some(index) = &mut said.index {
+                index.layers[1] = false;
+            }
+        });
+    }
+    all.append(&mut two);
+    all
+}
+
+/// How files name layers of multi-token prediction.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MtpForm {
+    /// As layers of the model, after the last one.
+    Numbered,
+    /// Under `mtp.`, of which the only layer is a part.
+    Apart,
+    /// Under `mtp.` and their number.
+    Streams,
+    /// Under `mtp.layers.`, where each sublayer has a number.
+    Halves,
+}
+
+fn mtp_form(config: &ModelConfig) -> MtpForm {
+    let with_mtp = config.clone().with_mtp(1).expect("a family with such layers");
+    let drafter = with_mtp.drafter.expect("layers that draft");
+    match drafter.specs()[0].input {
+        MtpInput::Added => MtpForm::Streams,
+        _ if config.architecture.starts_with("qwen") => MtpForm::Apart,
+        _ if mtp_names(&config.architecture).is_some_and(|parts| parts.len() > 1) => {
+            MtpForm::Halves
         }
+        _ => MtpForm::Numbered,
+    }
+}
+
+/// The name in files of a tensor of the layer `number` after the last one.
+fn mtp_source(config: &ModelConfig, number: usize, rest: &str) -> String {
+    let (form, last) = (mtp_form(config), config.layers.len() + number);
+    let own = mtp_names(&config.architecture).expect("a family with such layers");
+    let in_part = |(part, names): (usize, &NamePairs)| {
+        let (name, _) = names.iter().find(|(_, canonical)| *canonical == rest)?;
+        Some((part, *name))
     };
+    let named = own.iter().enumerate().find_map(in_part);
+    let follows = rest.starts_with("ffn_") || rest.starts_with("exp_probs");
+    let half = own.len() * number + named.map_or(usize::from(follows), |(part, _)| part);
+    if let Some((_, name)) = named {
+        return match form {
+            MtpForm::Halves => format!("mtp.layers.{half}.{name}"),
+            MtpForm::Numbered => format!("model.layers.{last}.{name}"),
+            MtpForm::Apart => format!("mtp.{name}"),
+            MtpForm::Streams => format!("mtp.{number}.{name}"),
+        };
+    }
+    let names = formats::families::name_table(&config.architecture).expect("a known family");
+    let source = |layer: usize| names.source(&format!("blk.{layer}.{rest}")).expect(rest);
+    match form {
+        MtpForm::Numbered => source(last),
+        MtpForm::Halves => source(half).replace("backbone.", "mtp."),
+        MtpForm::Apart => source(number).replace("model.", "mtp."),
+        MtpForm::Streams => source(number).replace("layers.", "mtp."),
+    }
+}
+
+/// Writes a model with `count` layers of multi-token prediction, and opens it with them; `change`
+/// may alter the values of a tensor.
+#[allow(dead_code)] // Not all programs that share this file use it.
+pub fn write_predicting(
+    folder: &Path,
+    (config, count): (&ModelConfig, usize),
+    change: impl Fn(&str, &mut [f32]),
+) -> Checkpoint {
+    let with_mtp = config.clone().with_mtp(count).unwrap();
+    let names = formats::families::name_table(&config.architecture).unwrap();
+    let source = |name: &str| match formats::names::split_canonical(name) {
+        Some((layer, rest)) if layer.parse::<usize>().unwrap() >= config.layers.len() => {
+            mtp_source(config, layer.parse::<usize>().unwrap() - config.layers.len(), rest)
+        }
+        _ => names.source(name).unwrap(),
+    };
+    write_named(folder, config, with_mtp.tensors(TensorForm::Hf), (source, change));
+    open(folder).with_mtp().unwrap()
+}
+
+/// A model with `count` layers of multi-token prediction, without which the next token follows from
+/// the last one alone, and which draft the same token as the model chooses where they are `right`.
+#[allow(dead_code)] // Not all programs that share this file use it.
+pub fn drafting(
+    config: &ModelConfig,
+    count: usize,
+    right: bool,
+) -> (Checkpoint, tempfile::TempDir) {
+    let (folder, hidden) = (tempfile::tempdir().unwrap(), config.hidden);
     let change = |name: &str, values: &mut [f32]| {
         let adds = ["attn_output", "ssm_out", "ffn_down"].iter().any(|part| name.contains(part));
-        if adds && right {
+        if let Some(value) = config.constant(name, TensorForm::Hf) {
+            values.fill(value);
+        } else if right && (adds || name.ends_with("nextn.h_proj.weight")) {
             values.fill(0.0);
-        } else if name.contains("norm") {
-            // The files have these without their 1.
-            values.fill(0.0);
-        } else if name.ends_with("eh_proj.weight") && right {
+        } else if right && name.contains("nextn.e") {
+            // What is made of the embedding is the embedding.
+            let inputs = values.len() / hidden;
             for (at, value) in values.iter_mut().enumerate() {
-                *value = f32::from(u8::from(at % (2 * hidden) == at / (2 * hidden)));
+                *value = f32::from(u8::from(at % inputs == at / inputs));
             }
         }
     };
-    write_named(folder.path(), &config, all, (source, change));
-    (open(folder.path()).with_mtp().unwrap(), folder)
+    (write_predicting(folder.path(), (config, count), change), folder)
 }
 
 fn random_with(config: &ModelConfig) -> (Checkpoint, tempfile::TempDir) {

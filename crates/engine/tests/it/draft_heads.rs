@@ -9,7 +9,7 @@ use engine::{Drafter, LoadOptions, Request, Runner, SamplingParams, Speculate};
 use formats::safetensors::SafetensorsWriter;
 use formats::{Checkpoint, ModelConfig, ModelFiles};
 use kernels::quant::{self, BF16};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::Path;
 
 /// Words that a head drafts.
@@ -108,6 +108,43 @@ fn rows_of_heads_depend_on_tokens_alone() {
             let found = drafted_bits(&mut runner, &tokens, (cut, chunk));
             assert_eq!(found, want, "{cut}, {chunk}");
         }
+    }
+}
+
+/// A head without an output matrix drafts with that of the model.
+#[test]
+fn the_output_matrix_of_the_model_is_that_of_a_head_without_one() {
+    let (_, model, folder) = with_head(None, false);
+    let model_folder = folder.path();
+    let head = ModelFiles::open(&model_folder.join("head")).unwrap();
+    let output = model.require("output.weight", &[model.config().vocab, model.config().hidden]);
+    let output = output.unwrap();
+    let bits = [true, false].map(|has_output| {
+        let folder = tempfile::tempdir().unwrap();
+        let config = std::fs::read_to_string(head.path().join("config.json")).unwrap();
+        let mut config: Value = serde_json::from_str(&config).unwrap();
+        config["draft_vocab_size"] = config["vocab_size"].clone();
+        std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+        let own = head.tensors().iter().map(|view| (&*view.source_name, view));
+        let own = own.filter(|(name, _)| !["lm_head.weight", "d2t"].contains(name));
+        let all: Vec<_> = own.chain(has_output.then_some(("lm_head.weight", output))).collect();
+        let mut writer = SafetensorsWriter::new();
+        all.iter().for_each(|(name, view)| writer.plan(name, view.ty, &view.shape).unwrap());
+        let mut stream = writer.create(&folder.path().join("model.safetensors")).unwrap();
+        for bytes in all.iter().map(|(_, view)| view.bytes()) {
+            stream.write(&bytes.read(0..bytes.len())).unwrap();
+        }
+        stream.finish().unwrap();
+        let with = open(model_folder).with_head(&ModelFiles::open(folder.path()).unwrap()).unwrap();
+        let mut runner = Runner::load(&with, &LoadOptions::default()).unwrap();
+        let tokens: Vec<u32> = (0..40).map(|at| at * 13 % 97).collect();
+        drafted_bits(&mut runner, &tokens, (0, 64))
+    });
+    assert_eq!(bits.each_ref().map(Vec::len), [3 * model.config().vocab; 2]);
+    // Sums of matrices that are embeddings too have an order of their own.
+    for logits in std::iter::zip(&bits[0], &bits[1]) {
+        let [own, models] = [logits.0, logits.1].map(|bits| f32::from_bits(*bits));
+        assert!((own - models).abs() < 1e-4, "{own} and {models}");
     }
 }
 

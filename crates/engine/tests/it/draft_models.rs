@@ -111,7 +111,7 @@ fn idle(engine: &EngineHandle) -> Stats {
 
 #[test]
 fn a_draft_model_with_the_models_weights_is_always_right() {
-    for architecture in ["llama", "mistral", "qwen3_moe"] {
+    for architecture in ["llama", "mistral", "qwen3_moe", "qwen3_5", "falcon_h1"] {
         let (checkpoint, _folder) = random(architecture);
         for at_once in [1, 6] {
             let engine = Way::default().start(&checkpoint, Some(&checkpoint));
@@ -169,7 +169,7 @@ fn the_text_is_the_same_with_any_draft_model() {
 /// The rows of wrong drafts are gone: what the draft model has kept of a sequence is right.
 #[test]
 fn rejected_drafts_leave_no_trace() {
-    for architecture in ["llama", "mistral"] {
+    for architecture in ["llama", "mistral", "qwen3_5", "falcon_h1"] {
         let (checkpoint, _folder) = random(architecture);
         let folder = tempfile::tempdir().unwrap();
         write_adapter(folder.path(), &checkpoint, 5, |_| true);
@@ -190,6 +190,42 @@ fn rejected_drafts_leave_no_trace() {
         let right = drafts(&idle(&engine));
         let (drafted, accepted) = (right.drafted - wrong.drafted, right.accepted - wrong.accepted);
         assert!(drafted > 60 && accepted == drafted, "{accepted} of {drafted}");
+    }
+}
+
+/// After wrong drafts as after right ones, the draft model continues the text as it would alone.
+#[test]
+fn drafts_are_what_the_draft_model_says_after_the_text() {
+    const DRAFTS: usize = 5;
+    for architecture in ["llama", "mistral", "qwen3_5", "kimi_linear"] {
+        let (checkpoint, _folder) = random(architecture);
+        let folder = tempfile::tempdir().unwrap();
+        write_adapter(folder.path(), &checkpoint, 5, |_| true);
+        let adapters = vec![AdapterSource::new(folder.path(), 0.15)];
+        let engine = Way { adapters, ..Way::default() }.start(&checkpoint, Some(&checkpoint));
+        let alone = plain().start(&checkpoint, None);
+        let (mut want, mut some_wrong) = (0, 0);
+        for seed in [2, 4, 8] {
+            let prompt = request(seed).prompt;
+            let answer = all(&engine, std::iter::once(request(seed))).remove(0).ids;
+            let text = [&prompt[..], &answer].concat();
+            // The first token comes without drafts, the next with the one of the prompt.
+            let (mut known, mut most) = (prompt.len() + 1, 1);
+            while known + 1 < text.len() {
+                let prompt = text[..known].to_vec();
+                let request = Request { prompt, max_tokens: Some(most), ..request(seed) };
+                let drafted = all(&alone, std::iter::once(request)).remove(0).ids;
+                let pairs = drafted.iter().zip(&text[known..]);
+                let right = pairs.take_while(|(drafted, token)| drafted == token).count();
+                some_wrong += usize::from(0 < right && right < most);
+                want += right;
+                known += right + 1;
+                most = DRAFTS.min(text.len().saturating_sub(known + 1));
+            }
+        }
+        assert!(some_wrong > 3, "{architecture}: {some_wrong}");
+        let accepted = drafts(&idle(&engine)).accepted as usize;
+        assert_eq!(accepted, want, "{architecture}, {some_wrong}");
     }
 }
 
@@ -246,8 +282,15 @@ fn models_that_cannot_draft_are_refused() {
         let message = load(model).draft_with(load(draft)).unwrap_err().to_string();
         assert!(message.contains(words), "{message}");
     };
-    refused("llama", "qwen3_5", "the draft model has recurrent layers");
     refused("llama", "bert", "the draft model generates no text");
     refused("bert", "llama", "the model generates no text");
+    let few = |state_memory, parallel| {
+        let (checkpoint, _folder) = random("qwen3_5");
+        let few = LoadOptions { state_memory, parallel, ..LoadOptions::default() };
+        Runner::load(&checkpoint, &few).unwrap()
+    };
+    let state = few(None, 1).memory().states / 2;
+    let message = load("llama").draft_with(few(Some(state), 1)).unwrap_err().to_string();
+    assert!(message.contains("holds one of the draft model; expected two"), "{message}");
     assert!(load("qwen3_5").draft_with(load("llama")).is_ok());
 }

@@ -1,6 +1,6 @@
 //! Drafts from texts: they change no bits, and no part of the caches sees those of another.
 
-use crate::checkpoints::{drafting, open, random, repeating};
+use crate::checkpoints::{drafting, open, predicting, random, repeating};
 use crate::determinism::collect;
 use engine::metrics::DraftStats;
 use engine::{
@@ -12,6 +12,16 @@ use formats::Checkpoint;
 pub fn engine(checkpoint: &Checkpoint, speculate: Speculate, draft_memory: usize) -> EngineHandle {
     let options = EngineOptions { speculate, draft_memory, ..EngineOptions::default() };
     let load = LoadOptions { logit_rows: options.logit_rows(), ..LoadOptions::default() };
+    start(Runner::load(checkpoint, &load).unwrap(), options).0
+}
+
+/// An engine that drafts wherever it may, with prompts in chunks of so many tokens.
+pub fn always(checkpoint: &Checkpoint, how: &str, chunk: usize) -> EngineHandle {
+    let speculate = how.parse().unwrap();
+    let options = EngineOptions { speculate, drafts_always: true, ..EngineOptions::default() };
+    // Each sequence has spare blocks of its own.
+    let (logit_rows, parallel) = (options.logit_rows(), options.running);
+    let load = LoadOptions { logit_rows, parallel, chunk: Some(chunk), ..LoadOptions::default() };
     start(Runner::load(checkpoint, &load).unwrap(), options).0
 }
 
@@ -68,19 +78,27 @@ fn the_text_is_the_same_whoever_drafts() {
 
 #[test]
 fn rows_of_drafters_depend_on_tokens_alone() {
-    let (checkpoint, _folder) = drafting(false);
-    let mut runner = Runner::load(&checkpoint, &LoadOptions::default()).unwrap();
-    let tokens: Vec<u32> = (0..75).map(|at| at * 13 % 97).collect();
-    let want = drafted_bits(&mut runner, &tokens, (0, 64));
-    assert!(want.iter().any(|bits| f32::from_bits(*bits).abs() > 0.1));
-    for (cut, chunk) in [(0, 1), (0, 7), (33, 64), (64, 5), (74, 1)] {
-        assert_eq!(drafted_bits(&mut runner, &tokens, (cut, chunk)), want, "{cut}, {chunk}");
+    for (config, count) in predicting() {
+        let (checkpoint, _folder) = drafting(&config, count, false);
+        let mut runner = Runner::load(&checkpoint, &LoadOptions::default()).unwrap();
+        let tokens: Vec<u32> = (0..75).map(|at| at * 13 % 97).collect();
+        let want = drafted_bits(&mut runner, &tokens, (0, 64));
+        assert!(want.iter().any(|bits| f32::from_bits(*bits).abs() > 0.1));
+        for (cut, chunk) in [(0, 1), (0, 7), (33, 64), (64, 5), (74, 1)] {
+            let found = drafted_bits(&mut runner, &tokens, (cut, chunk));
+            assert_eq!(found, want, "{}, {count}: {cut}, {chunk}", config.architecture);
+        }
     }
 }
 
-/// The bits of the logits of three drafted tokens after `tokens`, which are computed in chunks from
-/// the position `cut` on, after other tokens there whose rows are dropped.
+/// The bits of the logits of three drafted tokens, or of one for each of several layers, after
+/// `tokens`, which are computed in chunks from the position `cut` on, after other tokens there
+/// whose rows are dropped.
 pub fn drafted_bits(runner: &mut Runner, tokens: &[u32], (cut, chunk): (usize, usize)) -> Vec<u32> {
+    let inputs = match runner.draft_layers() {
+        1 => &[5, 6, 7][..],
+        layers => &[5, 6, 7][..layers],
+    };
     let mut sequence = SingleSequence::new(runner);
     sequence.feed(&[&tokens[..cut], &[3; 20]].concat(), 64).unwrap();
     sequence.truncate(cut).unwrap();
@@ -90,7 +108,7 @@ pub fn drafted_bits(runner: &mut Runner, tokens: &[u32], (cut, chunk): (usize, u
         all.extend(logits.iter().map(|logit| logit.to_bits()));
         Ok(())
     };
-    sequence.draft(&[5, 6, 7], each).unwrap();
+    sequence.draft(inputs, each).unwrap();
     all
 }
 
@@ -98,25 +116,43 @@ pub fn drafted_bits(runner: &mut Runner, tokens: &[u32], (cut, chunk): (usize, u
 /// one sequence, in several at once, after a prefix that was found, and without the layers.
 #[test]
 fn layers_of_the_model_draft_and_the_text_is_the_same() {
-    for right in [true, false] {
-        let (checkpoint, folder) = drafting(right);
+    let each = predicting()
+        .into_iter()
+        .flat_map(|(config, count)| [true, false].map(|right| (config.clone(), count, right)));
+    for (config, count, right) in each {
+        let (checkpoint, folder) = drafting(&config, count, right);
+        let what = format!("{}, {count}, {right}", config.architecture);
         let plain = engine(&open(folder.path()), Speculate::Off, 0);
         let all = |engine: &EngineHandle| {
-            let ask = |seed| engine.submit(request(seed)).unwrap();
+            let ask = |seed: u32| {
+                let mut request = request(u64::from(seed));
+                if right {
+                    // What is likely is drafted, without a bias.
+                    request.sampling.logit_bias.clear();
+                    request.sampling.temperature = 0.0;
+                    request.prompt.push(seed);
+                }
+                engine.submit(request).unwrap()
+            };
             let streams: Vec<_> = (0..6).map(ask).collect();
             streams.into_iter().map(|stream| collect(stream).0.ids).collect::<Vec<_>>()
         };
         let want = all(&plain);
         for how in ["mtp", "mtp:1", "mtp:3", "auto", "off"] {
-            let engine = engine(&checkpoint, how.parse().unwrap(), 0);
-            for _ in 0..3 {
-                assert_eq!(all(&engine), want, "{right}, {how}");
+            let engine = match how {
+                "auto" | "off" => engine(&checkpoint, how.parse().unwrap(), 0),
+                _ => always(&checkpoint, how, 512),
+            };
+            for _ in 0..2 {
+                assert_eq!(all(&engine), want, "{what}, {how}");
             }
             let stats = of(&engine, Drafter::Mtp);
             match how {
                 "off" => assert_eq!(stats.drafted, 0),
                 "auto" => {}
-                _ if right => assert!(2 * stats.accepted > stats.drafted, "{how}: {stats:?}"),
+                _ if right => {
+                    assert!(2 * stats.accepted > stats.drafted, "{what}, {how}: {stats:?}");
+                }
                 _ => {}
             }
         }

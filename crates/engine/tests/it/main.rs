@@ -9,6 +9,7 @@ mod devices;
 mod disk;
 mod draft_assistants;
 mod draft_heads;
+mod draft_layers;
 mod draft_models;
 mod drafts;
 mod embeddings;

@@ -1,17 +1,17 @@
-//! Ranks that share a model, each with a runner on a separate thread. Stages give the bits of one
-//! rank; slices agree with one rank up to rounding.
+//! Ranks that share a model, each on a separate thread: the first computes, the others follow.
+//! Stages give the bits of one rank; slices agree with one rank up to rounding.
 
 use crate::adapters::write_adapter;
 use crate::checkpoints::{architectures, config, config_of, open, write};
 use crate::instruction_sets::{BUILT_IN, portable};
 use crate::placement::{BUILT_IN_Q8_0, rule, rules};
-use backend::{AdapterSet, Bits, Mode, ScaledAdapter};
+use backend::{Bits, Mode};
 use base::Rng;
-use dist::{Comm, Local};
-use engine::{LoadOptions, Runner, SingleSequence};
+use dist::Local;
+use engine::{AdapterSource, Follower, LoadOptions, Runner, SingleSequence};
 use formats::layers::OpSpec;
 use kernels::{Arithmetic, Isa};
-use models::Ranks;
+use models::{Ranks, StageCuts};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,29 +20,21 @@ const TOKENS: usize = 45;
 const CHUNK: usize = 16;
 const DECODED: usize = 4;
 
-/// The ranks of a grid, with the stage as the outer index.
-fn grid(stages: usize, slices: usize) -> Vec<Ranks> {
-    let group =
-        |ranks: usize| Local::group(ranks).into_iter().map(|r| Arc::new(r) as Arc<dyn Comm>);
-    let columns: Vec<Vec<_>> = (0..slices).map(|_| group(stages).collect()).collect();
-    let rows = (0..stages).map(|_| group(slices).collect::<Vec<_>>());
-    let ranks = rows.enumerate().flat_map(|(stage, row)| {
-        let stage_of = |column: &Vec<Arc<dyn Comm>>| column[stage].clone();
-        let pairs: Vec<_> = row.into_iter().zip(columns.iter().map(stage_of)).collect();
-        pairs.into_iter().map(|(slice, stage)| Ranks { stages: Some(stage), slices: Some(slice) })
-    });
-    ranks.collect()
-}
+/// Stages, and slices of each.
+type Grid = [usize; 2];
+
+/// One rank.
+const ALONE: Grid = [1, 1];
 
 /// The result of `work` on each rank, or the error of loading its model. Each rank opens the
 /// checkpoint separately; its members of the groups belong to its runner.
 fn on_each<T: Send>(
     folder: &Path,
     mode: Mode,
-    ranks: Vec<Ranks>,
+    grid: Grid,
     work: impl Fn(usize, Runner) -> T + Sync,
 ) -> Vec<Result<T, String>> {
-    on_each_placed(folder, mode, "", ranks, work)
+    on_each_placed(folder, mode, "", grid, work)
 }
 
 /// As the function above, with rules of placement.
@@ -50,11 +42,11 @@ fn on_each_placed<T: Send>(
     folder: &Path,
     mode: Mode,
     text: &str,
-    ranks: Vec<Ranks>,
+    grid: Grid,
     work: impl Fn(usize, Runner) -> T + Sync,
 ) -> Vec<Result<T, String>> {
     let placement = Some(Arc::new(rules(text)));
-    on_each_with(folder, ranks, work, |_| LoadOptions {
+    on_each_with(folder, grid, work, |_| LoadOptions {
         mode,
         placement: placement.clone(),
         ..LoadOptions::default()
@@ -64,21 +56,28 @@ fn on_each_placed<T: Send>(
 /// As the function above, with options of each rank.
 fn on_each_with<T: Send>(
     folder: &Path,
-    ranks: Vec<Ranks>,
+    [stages, slices]: Grid,
     work: impl Fn(usize, Runner) -> T + Sync,
     options: impl Fn(usize) -> LoadOptions + Sync,
 ) -> Vec<Result<T, String>> {
     let (work, options) = (&work, &options);
     std::thread::scope(|scope| {
-        let threads = ranks.into_iter().enumerate().map(|(rank, ranks)| {
+        let ranks = Local::group(stages * slices).into_iter().enumerate();
+        let threads = ranks.map(|(rank, world)| {
             scope.spawn(move || {
+                let own = options(rank);
+                let grid = Ranks::grid(Arc::new(world), slices, ("host", &[])).unwrap();
+                let layers = own.ranks.stage_layers().map(<[usize]>::to_vec);
+                let ranks = grid.with_stage_layers(layers);
                 let options = LoadOptions {
                     threads: 1,
-                    chunk: Some(CHUNK),
-                    logit_rows: 8,
-                    context: Some(128),
+                    // The others take these of the first rank.
+                    chunk: (rank == 0).then_some(CHUNK),
+                    logit_rows: if rank == 0 { 8 } else { 1 },
+                    context: (rank == 0).then_some(128),
                     ranks,
-                    ..options(rank)
+                    host: format!("node{rank}"),
+                    ..own
                 };
                 let runner = Runner::load(&open(folder), &options);
                 drop(options);
@@ -88,6 +87,21 @@ fn on_each_with<T: Send>(
         let threads: Vec<_> = threads.collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
+}
+
+/// The result of `work` on the first rank, which the others follow.
+fn led<T: Send>(found: Vec<Result<Option<T>, String>>) -> T {
+    let found: Vec<_> = found.into_iter().map(|found| found.unwrap()).collect();
+    found.into_iter().flatten().next().expect("the first rank has a result")
+}
+
+/// Does `work` on the first rank, and follows it on the others.
+fn lead<T>(rank: usize, mut runner: Runner, work: impl Fn(&mut Runner) -> T) -> Option<T> {
+    if rank == 0 {
+        return Some(work(&mut runner));
+    }
+    Follower::new(runner).run().unwrap();
+    None
 }
 
 /// The logits of the last prompt token, of each token after it and of several rows of one batch,
@@ -115,9 +129,9 @@ fn logits(runner: &mut Runner) -> Vec<f32> {
     all
 }
 
-/// The logits of every rank, and of one rank alone.
-fn together_and_alone(folder: &Path, mode: Mode, ranks: Vec<Ranks>) -> (Vec<Vec<f32>>, Vec<f32>) {
-    together_and_alone_placed(folder, mode, "", ranks)
+/// The logits of several ranks, and of one rank alone.
+fn together_and_alone(folder: &Path, mode: Mode, grid: Grid) -> (Vec<f32>, Vec<f32>) {
+    together_and_alone_placed(folder, mode, "", grid)
 }
 
 /// As the function above, with rules of placement.
@@ -125,31 +139,28 @@ fn together_and_alone_placed(
     folder: &Path,
     mode: Mode,
     text: &str,
-    ranks: Vec<Ranks>,
-) -> (Vec<Vec<f32>>, Vec<f32>) {
-    let compute = |ranks| {
-        let all = on_each_placed(folder, mode, text, ranks, |_, mut runner| logits(&mut runner));
-        all.into_iter().map(|logits| logits.unwrap()).collect::<Vec<_>>()
+    grid: Grid,
+) -> (Vec<f32>, Vec<f32>) {
+    let compute = |grid| {
+        led(on_each_placed(folder, mode, text, grid, |rank, runner| lead(rank, runner, logits)))
     };
-    (compute(ranks), compute(vec![Ranks::default()]).remove(0))
+    (compute(grid), compute(ALONE))
 }
 
 fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
-/// Checks that all ranks give the same bits, and agree with one rank up to rounding.
-fn check_close(name: &str, folder: &Path, ranks: Vec<Ranks>) {
-    check_close_placed(name, folder, "", ranks);
+/// Checks that ranks agree with one rank up to rounding.
+fn check_close(name: &str, folder: &Path, grid: Grid) {
+    check_close_placed(name, folder, "", grid);
 }
 
 /// As the function above, with rules of placement.
-fn check_close_placed(name: &str, folder: &Path, text: &str, ranks: Vec<Ranks>) {
-    let (together, alone) = together_and_alone_placed(folder, Mode::Exact, text, ranks);
-    assert!(together.iter().all(|logits| bits(logits) == bits(&together[0])), "{name}");
+fn check_close_placed(name: &str, folder: &Path, text: &str, grid: Grid) {
+    let (together, alone) = together_and_alone_placed(folder, Mode::Exact, text, grid);
     let largest = alone.iter().fold(0.0, |most: f32, value| most.max(value.abs()));
-    let apart =
-        together[0].iter().zip(&alone).fold(0.0, |most: f32, (a, b)| most.max((a - b).abs()));
+    let apart = together.iter().zip(&alone).fold(0.0, |most: f32, (a, b)| most.max((a - b).abs()));
     assert!(apart < 1e-4 * largest, "{name}: {apart} of {largest}");
 }
 
@@ -165,10 +176,8 @@ fn stages_give_the_bits_of_one_rank() {
         for (layers, stages) in [(2, 2), (4, 4), (4, 3)] {
             let folder = folder_of(architecture, layers);
             for mode in [Mode::Exact, Mode::Fast] {
-                let (together, alone) = together_and_alone(folder.path(), mode, grid(stages, 1));
-                for logits in together {
-                    assert_eq!(bits(&logits), bits(&alone), "{architecture} {mode:?} {stages}");
-                }
+                let (together, alone) = together_and_alone(folder.path(), mode, [stages, 1]);
+                assert_eq!(bits(&together), bits(&alone), "{architecture} {mode:?} {stages}");
             }
         }
     }
@@ -180,25 +189,15 @@ fn stages_on_unlike_instruction_sets_give_the_bits_of_one() {
     for architecture in architectures() {
         let folder = folder_of(architecture, 2);
         for mode in [Mode::Exact, Mode::Fast] {
-            let alone = on_each_with(
-                folder.path(),
-                vec![Ranks::default()],
-                |_, mut runner| logits(&mut runner),
-                |_| portable(Isa::SCALAR, mode),
-            );
-            let alone = bits(alone[0].as_ref().unwrap());
+            let compute = |grid, options: &(dyn Fn(usize) -> LoadOptions + Sync)| {
+                let work = |rank: usize, runner: Runner| lead(rank, runner, logits);
+                bits(&led(on_each_with(folder.path(), grid, work, options)))
+            };
+            let alone = compute(ALONE, &|_| portable(Isa::SCALAR, mode));
             for (at, isa) in all.iter().enumerate() {
                 let isas = [*isa, all[(at + 1) % all.len()]];
-                let together = on_each_with(
-                    folder.path(),
-                    grid(2, 1),
-                    |_, mut runner| logits(&mut runner),
-                    |rank| portable(isas[rank], mode),
-                );
-                for logits in together {
-                    let logits = bits(&logits.unwrap());
-                    assert!(logits == alone, "{architecture} {mode:?} {isas:?}");
-                }
+                let together = compute([2, 1], &|rank| portable(isas[rank], mode));
+                assert!(together == alone, "{architecture} {mode:?} {isas:?}");
             }
         }
     }
@@ -211,22 +210,21 @@ fn stages_of_bytes_compute_as_the_one_with_a_head_in_bf16() {
     let text = rule("kind: [attention, dense]", "type: q8_0");
     let placement = Some(Arc::new(rules(&text)));
     for isa in Isa::available() {
-        let compute = |ranks| {
-            let work = |_: usize, mut runner: Runner| {
-                (runner.settings().arithmetic.clone(), bits(&logits(&mut runner)))
+        let compute = |grid| {
+            let work = |rank: usize, runner: Runner| {
+                lead(rank, runner, |runner| {
+                    (runner.settings().arithmetic.clone(), bits(&logits(runner)))
+                })
             };
-            let all = on_each_with(Path::new(BUILT_IN), ranks, work, |_| LoadOptions {
+            led(on_each_with(Path::new(BUILT_IN), grid, work, |_| LoadOptions {
                 bits: Bits::Fastest,
                 placement: placement.clone(),
                 ..portable(isa, Mode::Fast)
-            });
-            all.into_iter().map(|found| found.unwrap()).collect::<Vec<_>>()
+            }))
         };
-        let alone = compute(vec![Ranks::default()]).remove(0);
+        let alone = compute(ALONE);
         assert_eq!(Arithmetic::is_portable_name(&alone.0), !isa.has_bf16_dot(), "{isa:?}");
-        for together in compute(grid(2, 1)) {
-            assert!(together == alone, "{isa:?}");
-        }
+        assert!(compute([2, 1]) == alone, "{isa:?}");
     }
 }
 
@@ -257,7 +255,7 @@ fn slices_agree_with_one_rank_but_for_rounding() {
         let most = most_slices(architecture);
         for slices in [2, 4].into_iter().filter(|slices| *slices <= most) {
             let name = format!("{architecture} over {slices}");
-            check_close(&name, folder.path(), grid(1, slices));
+            check_close(&name, folder.path(), [1, slices]);
         }
     }
 }
@@ -265,8 +263,8 @@ fn slices_agree_with_one_rank_but_for_rounding() {
 /// Columns of quantised weights are divided between quant blocks.
 #[test]
 fn slices_of_quantised_weights_agree_with_one_rank_but_for_rounding() {
-    check_close("Q8_0", Path::new(BUILT_IN_Q8_0), grid(1, 2));
-    check_close("Q8_0", Path::new(BUILT_IN_Q8_0), grid(2, 2));
+    check_close("Q8_0", Path::new(BUILT_IN_Q8_0), [1, 2]);
+    check_close("Q8_0", Path::new(BUILT_IN_Q8_0), [2, 2]);
 }
 
 #[test]
@@ -274,22 +272,18 @@ fn rules_of_placement_hold_for_parts_as_for_the_whole() {
     for kind in ["attention", "dense", "head", "[attention, dense, head, embed]"] {
         let text = rule(&format!("kind: {kind}"), "type: q4_0");
         let logits = |text: &str| {
-            let alone = vec![Ranks::default()];
             let path = Path::new(BUILT_IN_Q8_0);
-            together_and_alone_placed(path, Mode::Exact, text, alone).1
+            together_and_alone_placed(path, Mode::Exact, text, ALONE).1
         };
         assert!(bits(&logits(&text)) != bits(&logits("")), "{kind}");
-        check_close_placed(kind, Path::new(BUILT_IN_Q8_0), &text, grid(1, 2));
-        check_close_placed(kind, Path::new(BUILT_IN_Q8_0), &text, grid(2, 2));
+        check_close_placed(kind, Path::new(BUILT_IN_Q8_0), &text, [1, 2]);
+        check_close_placed(kind, Path::new(BUILT_IN_Q8_0), &text, [2, 2]);
     }
     let text = rule("layers: 0", "type: f16") + &rule("kind: head", "mode: fast, threads: 1");
     for architecture in ["qwen3", "mixtral", "deepseek_v3"] {
         let folder = folder_of(architecture, 2);
-        let run = || together_and_alone_placed(folder.path(), Mode::Fast, &text, grid(2, 2)).0;
-        let (first, second) = (run(), run());
-        for logits in first.iter().chain(&second) {
-            assert_eq!(bits(logits), bits(&first[0]), "{architecture}");
-        }
+        let run = || together_and_alone_placed(folder.path(), Mode::Fast, &text, [2, 2]).0;
+        assert_eq!(bits(&run()), bits(&run()), "{architecture}");
     }
 }
 
@@ -300,10 +294,10 @@ fn columns_that_are_converted_to_longer_blocks_are_parted_between_these() {
     let config = config("llama").with(|said| said.intermediate_size = 768);
     write(folder.path(), &config, |_, _| {});
     let text = rule("name: ffn_down", "type: q4_k");
-    check_close_placed("Q4_K", folder.path(), &text, grid(1, 2));
+    check_close_placed("Q4_K", folder.path(), &text, [1, 2]);
     let refused = |place: &str, words: [&str; 3]| {
         let (path, text) = (Path::new(BUILT_IN_Q8_0), rule(place, "type: q4_k"));
-        for found in on_each_placed(path, Mode::Exact, &text, grid(1, 2), |_, _| ()) {
+        for found in on_each_placed(path, Mode::Exact, &text, [1, 2], |_, _| ()) {
             let message = found.unwrap_err();
             assert!(words.iter().all(|word| message.contains(word)), "{message}");
         }
@@ -316,26 +310,24 @@ fn columns_that_are_converted_to_longer_blocks_are_parted_between_these() {
 fn stages_of_slices_agree_with_one_rank_but_for_rounding() {
     for architecture in sliced() {
         let folder = folder_of(architecture, 2);
-        check_close(architecture, folder.path(), grid(2, 2));
+        check_close(architecture, folder.path(), [2, 2]);
     }
 }
 
 #[test]
-fn slices_in_fast_mode_give_equal_bits_on_all_ranks_and_in_every_run() {
+fn slices_in_fast_mode_give_equal_bits_in_every_run() {
     for architecture in ["llama", "gpt_oss", "deepseek_v3"] {
         let folder = folder_of(architecture, 2);
-        let run = || together_and_alone(folder.path(), Mode::Fast, grid(1, 2)).0;
-        let (first, second) = (run(), run());
-        for logits in first.iter().chain(&second) {
-            assert!(logits.iter().all(|value| value.is_finite()));
-            assert_eq!(bits(logits), bits(&first[0]), "{architecture}");
-        }
+        let run = || together_and_alone(folder.path(), Mode::Fast, [1, 2]).0;
+        let first = run();
+        assert!(first.iter().all(|value| value.is_finite()));
+        assert_eq!(bits(&run()), bits(&first), "{architecture}");
     }
 }
 
 /// Bytes of the weights of each rank.
-fn weights(folder: &Path, ranks: Vec<Ranks>) -> Vec<usize> {
-    let all = on_each(folder, Mode::Exact, ranks, |_, runner| runner.memory().weights);
+fn weights(folder: &Path, grid: Grid) -> Vec<usize> {
+    let all = on_each(folder, Mode::Exact, grid, |_, runner| runner.memory().weights);
     all.into_iter().map(|bytes| bytes.unwrap()).collect()
 }
 
@@ -344,8 +336,8 @@ fn each_slice_holds_its_part_of_the_weights_and_together_they_hold_all() {
     for architecture in ["llama", "mixtral"] {
         let folder = folder_of(architecture, 2);
         let config = config(architecture);
-        let alone = weights(folder.path(), vec![Ranks::default()])[0];
-        let of_slices = weights(folder.path(), grid(1, 2));
+        let alone = weights(folder.path(), ALONE)[0];
+        let of_slices = weights(folder.path(), [1, 2]);
         // Every rank holds these whole: the embedding and routers in BF16, norms in f32.
         let routers = config
             .hyperparameters()
@@ -365,53 +357,143 @@ fn each_slice_holds_its_part_of_the_weights_and_together_they_hold_all() {
 #[test]
 fn each_stage_holds_its_layers_and_together_they_hold_all() {
     let folder = folder_of("qwen3_moe", 4);
-    let alone = weights(folder.path(), vec![Ranks::default()])[0];
-    assert_eq!(weights(folder.path(), grid(4, 1)).iter().sum::<usize>(), alone);
-    let kv = |ranks| on_each(folder.path(), Mode::Exact, ranks, |_, runner| runner.memory().cache);
-    let whole = kv(vec![Ranks::default()])[0].clone().unwrap();
-    assert_eq!(kv(grid(4, 1)), vec![Ok(whole / 4); 4]);
-    assert_eq!(kv(grid(1, 2)), vec![Ok(whole / 2); 2]);
+    let alone = weights(folder.path(), ALONE)[0];
+    assert_eq!(weights(folder.path(), [4, 1]).iter().sum::<usize>(), alone);
+    let kv = |grid| on_each(folder.path(), Mode::Exact, grid, |_, runner| runner.memory().cache);
+    let whole = kv(ALONE)[0].clone().unwrap();
+    assert_eq!(kv([4, 1]), vec![Ok(whole / 4); 4]);
+    assert_eq!(kv([1, 2]), vec![Ok(whole / 2); 2]);
 }
 
 #[test]
 fn a_rank_that_is_gone_is_an_error_to_the_others() {
     let folder = folder_of("llama", 2);
-    for (ranks, gone) in [(grid(1, 2), 1), (grid(2, 1), 0), (grid(2, 1), 1)] {
-        let found = on_each(folder.path(), Mode::Exact, ranks, |rank, mut runner| {
-            let mut session = SingleSequence::new(&mut runner);
-            session.feed(&[1, 2, 3], CHUNK).unwrap();
-            match rank == gone {
-                true => None,
-                false => session.feed(&[4], CHUNK).err().map(|error| error.to_string()),
-            }
+    for grid in [[1, 2], [2, 1]] {
+        let found = on_each(folder.path(), Mode::Exact, grid, |rank, mut runner| {
+            let mut session = (rank == 0).then(|| SingleSequence::new(&mut runner))?;
+            session.feed(&[1, 2, 3], CHUNK).err().map(|error| error.to_string())
         });
-        let message = found[1 - gone].clone().unwrap().expect("the other rank is gone");
-        assert!(message.contains(&format!("rank {gone} left the group")), "{message}");
+        let message = found[0].clone().unwrap().expect("the other rank is gone");
+        assert!(message.contains("rank 1 left the group"), "{message}");
     }
 }
 
 #[test]
 fn what_cannot_be_shared_out_is_refused_with_numbers() {
-    let check = |architecture: &str, ranks: Vec<Ranks>, words: [&str; 2]| {
-        let folder = folder_of(architecture, 2);
-        for found in on_each(folder.path(), Mode::Exact, ranks, |_, _| ()) {
-            let message = found.unwrap_err();
-            assert!(words.iter().all(|word| message.contains(word)), "{message}");
-        }
+    let check = |(architecture, layers): (&str, usize), grid: Grid, words: [&str; 2]| {
+        let folder = folder_of(architecture, layers);
+        let found = on_each(folder.path(), Mode::Exact, grid, |_, _| ());
+        let message = found[0].clone().unwrap_err();
+        assert!(words.iter().all(|word| message.contains(word)), "{message}");
+        assert!(found.iter().all(Result::is_err), "{found:?}");
     };
-    check("llama", grid(1, 3), ["4 heads with 2 KV heads", "3 ranks"]);
-    check("llama", grid(3, 1), ["2 layers", "3 ranks"]);
-    check("olmo3", grid(1, 2), ["norms over all heads", "ranks"]);
+    check(("llama", 2), [1, 3], ["4 heads with 2 KV heads", "3 ranks"]);
+    check(("llama", 2), [3, 1], ["2 layers", "3 ranks"]);
+    check(("olmo3", 2), [1, 2], ["norms over all heads", "ranks"]);
     // The last layer has the keys and values of the second.
-    let folder = folder_of("gemma4", 3);
-    let found = on_each(folder.path(), Mode::Exact, grid(3, 1), |_, _| ());
-    let message = found.into_iter().last().unwrap().unwrap_err();
-    assert!(message.contains("layer 2 needs keys and values of layer 1"), "{message}");
+    check(("gemma4", 3), [3, 1], ["3 layers", "begin with [1]"]);
     // The other layers have the latent rows of the first.
-    let folder = folder_of("mistral_large4", 3);
-    let found = on_each(folder.path(), Mode::Exact, grid(3, 1), |_, _| ());
-    let message = found.into_iter().last().unwrap().unwrap_err();
-    assert!(message.contains("layer 2 needs keys and values of layer 0"), "{message}");
+    check(("mistral_large4", 3), [2, 1], ["3 layers", "begin with []"]);
+}
+
+/// The first layer of every stage after the first, of the divisions of `layers` layers that are
+/// legal.
+fn divisions(folder: &Path, layers: usize, stages: usize) -> Vec<Vec<usize>> {
+    let legal = StageCuts::of(&open(folder)).legal();
+    let mut all = vec![vec![0]];
+    for _ in 1..stages {
+        let longer = |first: &Vec<usize>| {
+            let last = *first.last().unwrap();
+            let next = legal.iter().filter(move |next| **next > last);
+            next.map(|next| [&first[..], &[*next]].concat()).collect::<Vec<_>>()
+        };
+        all = all.iter().flat_map(longer).collect();
+    }
+    let counts = |first: &Vec<usize>| {
+        let ends = first.iter().skip(1).chain([&layers]);
+        first.iter().zip(ends).map(|(first, end)| end - first).collect()
+    };
+    all.iter().map(counts).collect()
+}
+
+#[test]
+fn every_legal_division_gives_the_bits_of_one_rank() {
+    for architecture in ["llama", "gemma4", "deepseek_v4", "deepseek_v32", "qwen3_5"] {
+        let folder = folder_of(architecture, 4);
+        let compute = |stages: usize, layers: Option<Vec<usize>>| {
+            let work = |rank: usize, runner: Runner| lead(rank, runner, logits);
+            bits(&led(on_each_with(folder.path(), [stages, 1], work, |_| LoadOptions {
+                ranks: Ranks::default().with_stage_layers(layers.clone()),
+                ..LoadOptions::default()
+            })))
+        };
+        let alone = compute(1, None);
+        for stages in 2..=4 {
+            for layers in divisions(folder.path(), 4, stages) {
+                assert!(
+                    compute(stages, Some(layers.clone())) == alone,
+                    "{architecture} {layers:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn options_that_differ_are_refused_with_both_values() {
+    let folder = folder_of("llama", 2);
+    let refused = |grid: Grid, options: &(dyn Fn(usize) -> LoadOptions + Sync)| {
+        let found = on_each_with(folder.path(), grid, |_, _| (), options);
+        let messages: Vec<_> = found.into_iter().map(|found| found.unwrap_err()).collect();
+        assert!(messages[1..].iter().all(|it| it.contains("rank 0 has refused")), "{messages:?}");
+        messages[0].clone()
+    };
+    let with = |set: fn(&mut LoadOptions)| {
+        refused([2, 1], &move |rank| {
+            let mut options = LoadOptions::default();
+            if rank == 1 {
+                set(&mut options);
+            }
+            options
+        })
+    };
+    let message = with(|it| it.block = 64);
+    assert_eq!(message, "rank 1 (node1) has block 64, rank 0 32");
+    let message = with(|it| it.mode = Mode::Exact);
+    assert_eq!(message, "rank 1 (node1) has mode exact, rank 0 fast");
+    let message = with(|it| it.state_every = 7);
+    assert_eq!(message, "rank 1 (node1) has tokens between snapshots 7, rank 0 2048");
+    let of_stages = |layers: &[usize]| {
+        let stage_layers = Some(layers.to_vec());
+        refused([2, 1], &move |_| LoadOptions {
+            ranks: Ranks::default().with_stage_layers(stage_layers.clone()),
+            ..LoadOptions::default()
+        })
+    };
+    assert!(of_stages(&[2]).contains("expected 2 numbers, found 1"));
+    assert!(of_stages(&[2, 1]).contains("expected 2 in all"));
+}
+
+/// Slices have equal arithmetic, stages need not.
+#[test]
+fn unlike_slices_are_refused_and_unlike_stages_are_named() {
+    let folder = folder_of("llama", 2);
+    let Some(isa) = Isa::available().into_iter().find(|isa| isa.has_bf16_dot()) else {
+        // No products of BF16: all CPUs compute as this one.
+        return;
+    };
+    let unlike = |rank: usize| match rank {
+        0 => portable(isa, Mode::Fast),
+        _ => LoadOptions { bits: Bits::Fastest, ..portable(isa, Mode::Fast) },
+    };
+    let found = on_each_with(folder.path(), [1, 2], |_, _| (), unlike);
+    let message = found[0].clone().unwrap_err();
+    assert!(message.contains("--bits portable"), "{message}");
+    let arithmetic = |rank: usize, runner: Runner| {
+        lead(rank, runner, |runner| runner.settings().arithmetic.clone())
+    };
+    let name = led(on_each_with(folder.path(), [2, 1], arithmetic, unlike));
+    assert!(name.starts_with("layers 0-0: ") && name.contains(", layers 1-1: "), "{name}");
 }
 
 #[test]
@@ -421,24 +503,24 @@ fn slices_apply_their_parts_of_an_adapter_and_stages_refuse_one() {
         let adapter = tempfile::tempdir().unwrap();
         let takes = |name: &str| !name.contains("ffn_gate_inp");
         write_adapter(adapter.path(), &open(folder.path()), 4, takes);
-        let adapted = |ranks| {
-            let all = on_each(folder.path(), Mode::Exact, ranks, |_, mut runner| {
-                let adapter = runner.adapter_base().open(adapter.path()).unwrap().adapter;
-                runner.set_adapters(AdapterSet::new([ScaledAdapter { adapter, scale: 1.0 }]));
-                logits(&mut runner)
-            });
-            all.into_iter().map(|logits| logits.unwrap()).collect::<Vec<_>>()
+        let source = AdapterSource::new(adapter.path(), 1.0);
+        let adapted = |grid| {
+            let work = |rank: usize, runner: Runner| lead(rank, runner, logits);
+            led(on_each_with(folder.path(), grid, work, |_| LoadOptions {
+                mode: Mode::Exact,
+                adapters: vec![source.clone()],
+                ..LoadOptions::default()
+            }))
         };
-        let alone = adapted(vec![Ranks::default()]).remove(0);
-        let base = together_and_alone(folder.path(), Mode::Exact, vec![Ranks::default()]).1;
+        let alone = adapted(ALONE);
+        let base = together_and_alone(folder.path(), Mode::Exact, ALONE).1;
         let largest = |a: &[f32], b: &[f32]| {
             a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0f32, f32::max)
         };
-        for together in adapted(grid(1, 2)) {
-            let (near, far) = (largest(&together, &alone), largest(&base, &alone));
-            assert!(near < 1e-3 && near < 0.01 * far, "{architecture}: {near}, {far}");
-        }
-        for found in on_each(folder.path(), Mode::Exact, grid(2, 1), |_, runner| {
+        let together = adapted([1, 2]);
+        let (near, far) = (largest(&together, &alone), largest(&base, &alone));
+        assert!(near < 1e-3 && near < 0.01 * far, "{architecture}: {near}, {far}");
+        for found in on_each(folder.path(), Mode::Exact, [2, 1], |_, runner| {
             runner.adapter_base().open(adapter.path()).unwrap_err().to_string()
         }) {
             assert!(found.unwrap().contains("stages"), "{architecture}");

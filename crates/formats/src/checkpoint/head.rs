@@ -94,6 +94,7 @@ fn described(views: &[TensorView]) -> Eagle3Tensors {
         fc: find("fc.weight").map_or_else(Vec::new, |view| view.shape.clone()),
         numbered: find(WORD_IDS).map(|view| view.shape.iter().product()),
         has_embeddings: find("token_embd.weight").is_some(),
+        has_output: find("output.weight").is_some(),
         has_whole_norm: find("fc_norm.weight").is_some(),
         has_norms: find("fc_norm.0.weight").is_some(),
     }

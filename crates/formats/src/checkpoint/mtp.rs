@@ -20,23 +20,31 @@ pub(super) fn is_more(family: &Family, source: &str, layers: usize) -> bool {
     apart || layer.is_some_and(|layer| layer >= layers)
 }
 
-/// The number of the layer after the last one that a source tensor is part of, and its name there.
-pub(super) fn place(config: &ModelConfig, is_gguf: bool, source: &str) -> Option<(usize, String)> {
+/// Where a source tensor of a Hugging Face checkpoint belongs.
+struct SourcePlace {
+    /// The number of the layer, after the last one of the model.
+    layer: usize,
+    /// Which of the numbered parts of the layer it is in.
+    part: usize,
+    /// The name there.
+    rest: String,
+}
+
+/// The place of a source tensor in layers that have so many numbered `parts`.
+fn place(config: &ModelConfig, parts: usize, source: &str) -> Option<SourcePlace> {
     let first = config.layers.len();
-    if is_gguf {
-        let (layer, rest) = names::split_canonical(source)?;
-        return Some((layer.parse().ok()?, rest.to_owned()));
-    }
     let plain = source.strip_prefix(BASE_PREFIX).unwrap_or(source);
     let Some(rest) = plain.strip_prefix(APART[0]) else {
-        return in_layer(config.family(), source);
+        let (layer, rest) = in_layer(config.family(), source)?;
+        return Some(SourcePlace { layer, part: 0, rest });
     };
     match names::split_number(rest.strip_prefix("layers.").unwrap_or(rest)) {
         Some((number, rest)) => {
             let number = number.parse::<usize>().ok()?;
-            Some((first.checked_add(number)?, rest.to_owned()))
+            let layer = first.checked_add(number / parts)?;
+            Some(SourcePlace { layer, part: number % parts, rest: rest.to_owned() })
         }
-        None => Some((first, rest.to_owned())),
+        None => Some(SourcePlace { layer: first, part: 0, rest: rest.to_owned() }),
     }
 }
 
@@ -46,8 +54,11 @@ pub(super) fn name(config: &ModelConfig, is_gguf: bool, source: &str) -> String 
     if is_gguf {
         return gguf_name(family, source);
     }
-    let Some((layer, rest)) = place(config, is_gguf, source) else { return source.to_owned() };
-    match family.mtp.and_then(|rules| names::translated(rules.names, &rest)) {
+    let parts = family.mtp.map_or(&[][..], |rules| rules.names);
+    let Some(SourcePlace { layer, part, rest }) = place(config, parts.len().max(1), source) else {
+        return source.to_owned();
+    };
+    match parts.get(part).and_then(|pairs| names::translated(pairs, &rest)) {
         Some(name) => format!("blk.{layer}.{name}"),
         None => {
             let prefix = family.names.layer_prefix;

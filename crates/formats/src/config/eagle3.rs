@@ -33,6 +33,8 @@ pub struct Eagle3Config {
     pub ids: WordIds,
     /// Whether it has embeddings of its own.
     pub embeds: bool,
+    /// Whether it has an output matrix of its own; else that of the model gives the first words.
+    pub outputs: bool,
 }
 
 /// The norm of the streams that a head reads.
@@ -84,7 +86,9 @@ impl Eagle3Config {
         let of_norm = streams / norms.len().max(1);
         let norms = norms.iter().map(|name| format!("{name}.weight"));
         tensors.extend(norms.map(|name| TensorKind::Norm.tensor(name, &[of_norm])));
-        tensors.extend(TensorKind::Head.linear("output", words, width));
+        if self.outputs {
+            tensors.extend(TensorKind::Head.linear("output", words, width));
+        }
         if self.embeds {
             tensors.push(TensorKind::Embed.tensor("token_embd.weight", &[vocab, width]));
         }

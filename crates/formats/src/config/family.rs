@@ -221,8 +221,9 @@ pub(crate) struct MtpRules {
     pub input: MtpInput,
     /// Makes the last layer, which has this number, what such a layer is.
     pub last: fn(model: &mut Hyperparameters, at: usize),
-    /// Names in Hugging Face checkpoints beyond those of all layers.
-    pub names: NamePairs,
+    /// Names in Hugging Face checkpoints beyond those of all layers: of each of the numbered parts
+    /// of a layer there, which are one or several.
+    pub names: &'static [NamePairs],
 }
 
 /// How the files of a family store Gated DeltaNet.
@@ -400,6 +401,7 @@ pub(crate) fn plain(layers: usize) -> Hyperparameters {
         mamba: None,
         convs: None,
         sublayers: vec![Sublayers::Both; layers],
+        unknown_mtp: None,
         factors: Vec::new(),
         layer_inputs: 0,
         delta: None,

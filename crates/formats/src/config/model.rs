@@ -97,6 +97,9 @@ impl ModelConfig {
     pub fn with_mtp(mut self, count: usize) -> Option<Self> {
         let (family, mut said) = (self.family(), self.said.clone());
         let (rules, last) = (family.mtp?, said.layers - 1);
+        if said.unknown_mtp.is_some() {
+            return None;
+        }
         (rules.last)(&mut said, last);
         let mut known: Vec<_> = self.ops().flat_map(OpSpec::ropes).cloned().collect();
         let norm = said.rms("nextn.shared_head_norm");

@@ -25,6 +25,20 @@ pub(crate) const QWEN_MTP: NamePairs = &[
     ("norm.weight", "nextn.shared_head_norm.weight"),
 ];
 
+/// Names after `mtp.layers.` and a number in checkpoints of Nemotron 3: of attention, and of what
+/// follows it.
+pub(crate) const NEMOTRON_MTP: [NamePairs; 2] = [
+    &[
+        ("eh_proj.weight", "nextn.eh_proj.weight"),
+        ("enorm.weight", "nextn.enorm.weight"),
+        ("hnorm.weight", "nextn.hnorm.weight"),
+    ],
+    &[
+        ("norm.weight", "ffn_norm.weight"),
+        ("final_layernorm.weight", "nextn.shared_head_norm.weight"),
+    ],
+];
+
 /// Names after `mtp.` and a number in checkpoints of DeepSeek V4.
 pub(crate) const STREAMS_MTP: NamePairs = &[
     ("e_proj.weight", "nextn.e_proj.weight"),

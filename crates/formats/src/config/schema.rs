@@ -76,6 +76,9 @@ pub struct Hyperparameters {
     pub convs: Option<OfLayers<ConvolutionSpec>>,
     /// Per layer: which sublayers it has.
     pub sublayers: Vec<Sublayers>,
+    /// What files say of layers of multi-token prediction, where these are others than those of the
+    /// family.
+    pub unknown_mtp: Option<UnknownMtp>,
     /// Factors of what projections give, by the names of their weights in a layer.
     pub factors: Vec<(&'static str, f32)>,
     /// Values of the input that each layer has of its own for each token; 0 where there is none.

@@ -45,7 +45,7 @@ pub(super) const V3_BASE: Family = Family {
 
 /// Layers of multi-token prediction after the last one, which have experts.
 pub(super) const NEXTN_LAYERS: MtpRules =
-    MtpRules { input: MtpInput::Joined, last: with_experts, names: NEXTN };
+    MtpRules { input: MtpInput::Joined, last: with_experts, names: &[NEXTN] };
 
 /// Gives a layer experts, where the model has any.
 pub(super) fn with_experts(model: &mut Hyperparameters, at: usize) {

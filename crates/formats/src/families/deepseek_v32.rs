@@ -1,6 +1,6 @@
 //! DeepSeek V3.2: V3 with an index that chooses the positions to attend to.
 
-use super::deepseek_v3::{self, V3_BASE};
+use super::deepseek_v3::{self, NEXTN_LAYERS, V3_BASE};
 use super::prelude::*;
 
 pub(super) static DEEPSEEK_V32: Family = Family {
@@ -17,8 +17,21 @@ pub(super) static DEEPSEEK_V32: Family = Family {
         more: |keys, file, model| gguf::index::read(keys, file, RopeLayout::Halves, model),
         ..INDEXED.gguf
     },
+    mtp: Some(INDEXED_LAYERS),
     ..INDEXED
 };
+
+/// Layers of multi-token prediction after the last one, which have experts and an index of their
+/// own.
+pub(super) const INDEXED_LAYERS: MtpRules = MtpRules { last: with_index, ..NEXTN_LAYERS };
+
+/// Gives a layer experts, where the model has any, and an index of its own.
+fn with_index(model: &mut Hyperparameters, at: usize) {
+    deepseek_v3::with_experts(model, at);
+    if let Some(index) = &mut model.index {
+        index.layers[at] = true;
+    }
+}
 
 /// What families with an index have in common.
 pub(super) const INDEXED: Family = Family {

@@ -86,7 +86,7 @@ pub(super) static DEEPSEEK_V4: Family = Family {
         ])
     },
     more_layers: true,
-    mtp: Some(MtpRules { input: MtpInput::Added, last: with_window_alone, names: STREAMS_MTP }),
+    mtp: Some(MtpRules { input: MtpInput::Added, last: with_window_alone, names: &[STREAMS_MTP] }),
     chat: Some(ChatRules {
         template: include_str!("deepseek_v4.jinja"),
         closing: "</think>",

@@ -67,6 +67,7 @@ pub(crate) struct Eagle3Tensors {
     /// Number of words of which the numbers in the model are there.
     pub numbered: Option<usize>,
     pub has_embeddings: bool,
+    pub has_output: bool,
     pub has_whole_norm: bool,
     pub has_norms: bool,
 }
@@ -184,9 +185,16 @@ impl Eagle3Head {
         if own.vocab != model.vocab {
             return Err(differs("vocabulary size", own.vocab, model.vocab));
         }
-        if width != model.hidden && !tensors.has_embeddings {
-            let problem = format!("expected embeddings of its own in a head of width {width}");
+        let own_parts =
+            [("embeddings", tensors.has_embeddings), ("an output matrix", tensors.has_output)];
+        if let Some((part, _)) = own_parts.iter().find(|(_, has)| width != model.hidden && !has) {
+            let problem = format!("expected {part} of its own in a head of width {width}");
             return Err(format!("{problem} for a model of width {}", model.hidden));
+        }
+        let has_own_words =
+            tensors.numbered.is_some() || self.words.is_some_and(|words| words != own.vocab);
+        if has_own_words && !tensors.has_output {
+            return Err("expected an output matrix for its own words, found none".into());
         }
         let stream_norm = match () {
             () if self.norm_before_fc || tensors.has_whole_norm => StreamNorm::Whole,
@@ -217,6 +225,7 @@ impl Eagle3Head {
             words,
             ids,
             embeds: tensors.has_embeddings,
+            outputs: tensors.has_output,
         })
     }
 

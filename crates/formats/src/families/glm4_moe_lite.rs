@@ -32,5 +32,6 @@ pub(super) static GLM4_MOE_LITE: Family = Family {
         (config.rope.scaling, config.rope.magnitude) = (RopeScaling::None, 1.0);
         config
     },
+    mtp: Some(deepseek_v3::NEXTN_LAYERS),
     ..V3_BASE
 };

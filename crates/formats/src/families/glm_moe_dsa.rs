@@ -1,7 +1,7 @@
 //! GLM-5: DeepSeek V3.2, in which layers may attend to the positions that an earlier one chose.
 
 use super::deepseek_v3;
-use super::deepseek_v32::{self, INDEXED};
+use super::deepseek_v32::{self, INDEXED, INDEXED_LAYERS};
 use super::prelude::*;
 
 pub(super) static GLM_MOE_DSA: Family = Family {
@@ -38,5 +38,6 @@ pub(super) static GLM_MOE_DSA: Family = Family {
         }
         config
     },
+    mtp: Some(INDEXED_LAYERS),
     ..INDEXED
 };

@@ -97,7 +97,7 @@ use crate::json::{self, Object};
 use crate::layers::NGRAM_TABLE;
 use crate::layers::RopeLayout;
 use crate::layers::TensorForm;
-use crate::names::{self, NameTable};
+use crate::names::{self, NamePairs, NameTable};
 
 /// What stands for a task at the end of the name of a class.
 const TASKS: &[&str] =
@@ -168,6 +168,13 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// The table of Hugging Face tensor names of the family with this canonical name.
 pub fn name_table(architecture: &str) -> Option<&'static NameTable> {
     by_name(architecture).map(|family| &family.names)
+}
+
+/// Pairs of names of tensors of the family's layers of multi-token prediction, beyond those of all
+/// layers: within each of the numbered parts that a layer has in Hugging Face checkpoints, and
+/// canonical. `None` where such layers are not computed.
+pub fn mtp_names(architecture: &str) -> Option<&'static [NamePairs]> {
+    by_name(architecture)?.mtp.map(|rules| rules.names)
 }
 
 /// What is known of the chats of the family with this canonical name, beyond its checkpoints.

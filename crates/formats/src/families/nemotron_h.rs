@@ -1,7 +1,9 @@
 //! Nemotron-H and Nemotron 3: layers of one sublayer each, which are state spaces, attention
 //! without rotary embedding, MLPs without gates, or experts of that kind, which may read and give
-//! fewer values than the residual stream has.
+//! fewer values than the residual stream has. A layer of multi-token prediction has attention and
+//! then what follows it in the model: experts, or an MLP where no layer has any.
 
+use super::deepseek_v3;
 use super::granitemoehybrid::tiny_mamba;
 use super::prelude::*;
 
@@ -58,6 +60,8 @@ pub(super) static NEMOTRON_H: Family = Family {
         },
         activation: Activation::ReluSquared,
         zero_heads: true,
+        // Of the second half of layers of multi-token prediction.
+        aliases: &[("post_attention_norm.weight", "ffn_norm.weight")],
         // Its config.json has one name, both or the other.
         eps: &[family::RMS_EPS, family::LAYER_EPS],
         more: gguf_more,
@@ -65,6 +69,7 @@ pub(super) static NEMOTRON_H: Family = Family {
     },
     layer,
     more_layers: true,
+    mtp: Some(MtpRules { input: MtpInput::Joined, last: with_both, names: &NEMOTRON_MTP }),
     names: NameTable {
         globals: &[
             ("backbone.embeddings.weight", "token_embd.weight"),
@@ -147,6 +152,8 @@ const SPACE: mamba::SpaceFields =
     mamba::SpaceFields { rows: rows::NEMOTRON_SPACE, head_dim: "mamba_head_dim" };
 const PATTERN: &str = "hybrid_override_pattern";
 const TYPES: &str = "layers_block_type";
+const MTP_PATTERN: &str = "mtp_hybrid_override_pattern";
+const MTP_TYPES: &str = "mtp_layers_block_type";
 const SHARED_WIDTH: &str = "moe_shared_expert_intermediate_size";
 
 /// Defaults of the configuration class.
@@ -235,16 +242,7 @@ fn letters(config: Object, layers: usize) -> Result<Vec<char>> {
             (PATTERN, pattern.chars().map(one).collect::<Result<Vec<_>>>()?)
         }
         (None, Some(types)) => {
-            let one = |kind: &Json| {
-                let read = match kind.as_str() {
-                    Some("mamba" | "linear_attention") => Some('M'),
-                    Some("attention" | "full_attention") => Some('*'),
-                    Some("mlp") => Some('-'),
-                    Some("moe") => Some('E'),
-                    _ => None,
-                };
-                known(TYPES, read, describe(kind))
-            };
+            let one = |kind: &Json| known(TYPES, letter_of(kind), describe(kind));
             (TYPES, types.iter().map(one).collect::<Result<Vec<_>>>()?)
         }
         (None, None) => return config.need(PATTERN, "a letter for each layer", None),
@@ -256,8 +254,37 @@ fn letters(config: Object, layers: usize) -> Result<Vec<char>> {
     Ok(letters)
 }
 
+/// The letter of a kind of layers.
+fn letter_of(kind: &Json) -> Option<char> {
+    match kind.as_str()? {
+        "mamba" | "linear_attention" => Some('M'),
+        "attention" | "full_attention" => Some('*'),
+        "mlp" => Some('-'),
+        "moe" => Some('E'),
+        _ => None,
+    }
+}
+
+/// What config.json says of layers of multi-token prediction in a model with experts (`sparse`) or
+/// without, where it is not what [`with_both`] makes of them.
+fn unknown_mtp(config: Object, sparse: bool) -> Result<Option<UnknownMtp>> {
+    let (field, letters, found) = match (config.text(MTP_PATTERN)?, config.array(MTP_TYPES)?) {
+        (Some(pattern), _) => (MTP_PATTERN, Some(pattern.to_owned()), pattern.to_owned()),
+        (None, Some(types)) => {
+            (MTP_TYPES, types.iter().map(letter_of).collect(), json!(types).to_string())
+        }
+        (None, None) => return Ok(None),
+    };
+    let (wanted, kinds) = if sparse { ("*E", "experts") } else { ("*-", "an MLP") };
+    let problem =
+        || format!("expected attention and then {kinds} ({wanted}), found {}", shown(&found));
+    let is_known = letters.as_deref() == Some(wanted);
+    Ok((!is_known).then(|| UnknownMtp { field, problem: problem() }))
+}
+
 fn hf_more(config: Object, model: &mut Hyperparameters) -> Result<()> {
     let letters = letters(config, model.layers)?;
+    model.unknown_mtp = unknown_mtp(config, model.experts.is_some())?;
     model.sublayers = sublayers(&letters);
     mamba::read(config, layers_of(&letters, 'M'), &SPACE, model)
 }
@@ -280,22 +307,39 @@ fn gguf_more(keys: &GgufKeys, _: &GgufFile, model: &mut Hyperparameters) -> Resu
     gguf::mamba::read(keys, layers_of(&letters, 'M'), model)
 }
 
-/// One sublayer, by the letter of the layer.
+/// One sublayer, or both.
 fn layer(model: &Hyperparameters, at: usize) -> Layer {
-    let mlp = MlpSpec { gated: false, ..model.mlp(at) };
-    let op = match letter(model, at) {
-        'M' => {
-            let space = model.state_space(at).expect("a layer with a state space");
-            StateSpaceSpec { norm_groups: space.groups, ..space }.into()
-        }
-        '*' => model.grouped(at).into(),
-        'E' => {
-            let experts = model.routed_experts(at).expect("a layer with experts").corrected();
-            let shared =
-                experts.shared.map(|(shared, gate)| (MlpSpec { gated: false, ..shared }, gate));
-            ExpertsSpec { gated: false, shared, ..experts }.into()
-        }
-        _ => OpSpec::from(mlp),
+    let ops = match model.sublayers[at] {
+        Sublayers::Mixer => vec![mixer(model, at)],
+        Sublayers::FeedForward => vec![feed_forward(model, at)],
+        Sublayers::Both => vec![mixer(model, at), feed_forward(model, at)],
     };
-    Layer::of([Sublayer::new(model.rms("attn_norm"), op)])
+    let named = ["attn_norm", "ffn_norm"].into_iter().zip(ops);
+    Layer::of(named.map(|(norm, op)| Sublayer::new(model.rms(norm), op)).collect::<Vec<_>>())
+}
+
+/// A state space or attention.
+fn mixer(model: &Hyperparameters, at: usize) -> OpSpec {
+    match model.state_space(at) {
+        Some(space) => StateSpaceSpec { norm_groups: space.groups, ..space }.into(),
+        None => model.grouped(at).into(),
+    }
+}
+
+/// Experts or an MLP.
+fn feed_forward(model: &Hyperparameters, at: usize) -> OpSpec {
+    let without_gate = |mlp: MlpSpec| MlpSpec { gated: false, ..mlp };
+    let Some(experts) = model.routed_experts(at) else { return without_gate(model.mlp(at)).into() };
+    let experts = experts.corrected();
+    let shared = experts.shared.map(|(shared, gate)| (without_gate(shared), gate));
+    ExpertsSpec { gated: false, shared, ..experts }.into()
+}
+
+/// Gives a layer attention, and experts after it, or an MLP where no layer has any.
+fn with_both(model: &mut Hyperparameters, at: usize) {
+    model.sublayers[at] = Sublayers::Both;
+    if let Some(mamba) = &mut model.mamba {
+        mamba.layers[at] = false;
+    }
+    deepseek_v3::with_experts(model, at);
 }

@@ -19,7 +19,7 @@ pub(super) use crate::config::hf::names as field_names;
 pub(super) use crate::config::hf::ngrams;
 pub(super) use crate::config::hf::rope;
 pub(super) use crate::config::hf::{counts_of_layers, types_of_layers, window, windows_by_type};
-pub(super) use crate::config::mtp::{NEXTN, QWEN_MTP, STREAMS_MTP};
+pub(super) use crate::config::mtp::{NEMOTRON_MTP, NEXTN, QWEN_MTP, STREAMS_MTP};
 pub(super) use crate::config::names::*;
 pub(super) use crate::config::parts;
 pub(super) use crate::config::rows::{self, FieldRow, FieldSource};

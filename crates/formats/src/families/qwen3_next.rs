@@ -69,7 +69,7 @@ pub(super) const QWEN_DELTA: Family = Family {
 
 /// Layers of multi-token prediction under `mtp.`, which have attention.
 pub(super) const ATTENTION_LAYERS: MtpRules =
-    MtpRules { input: MtpInput::Joined, last: with_attention, names: QWEN_MTP };
+    MtpRules { input: MtpInput::Joined, last: with_attention, names: &[QWEN_MTP] };
 
 /// Gives a layer attention and, where the model has any, experts.
 fn with_attention(model: &mut Hyperparameters, at: usize) {

@@ -10,6 +10,7 @@
 use crate::kv::layout::{KvLayout, KvType};
 use crate::kv::plain::PlainRows;
 use crate::kv::rounding::Rounding;
+use std::ops::Range;
 
 /// What a layer keeps for a sequence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -120,6 +121,13 @@ impl Rows {
     /// Number of rows that are complete at `position`.
     pub fn complete(&self, position: usize) -> usize {
         (position + 1) / self.every
+    }
+
+    /// Numbers of the rows that a query at `position` may attend to, where positions before `first`
+    /// have no rows: those complete rows whose positions all have one, or otherwise the last.
+    pub fn present(&self, position: usize, first: usize) -> Range<usize> {
+        let complete = self.complete(position);
+        first.div_ceil(self.every).min(complete.saturating_sub(1))..complete
     }
 
     /// Block index and place of row `number`.

@@ -141,3 +141,21 @@ fn names_are_read_as_they_are_written() {
     let message = "q9".parse::<KvType>().unwrap_err();
     assert!(message.contains("q8_0") && message.contains("q9"), "{message}");
 }
+
+#[test]
+fn rows_of_positions_without_rows_are_not_present() {
+    let plain = Rows::plain(8, None);
+    for (position, first, want) in [(0, 0, 0..1), (5, 0, 0..6), (5, 2, 2..6), (2, 2, 2..3)] {
+        assert_eq!(plain.present(position, first), want, "{position}, {first}");
+    }
+    // Those before have their own row alone.
+    for (position, want) in [(0, 0..1), (1, 1..2), (2, 2..3)] {
+        assert_eq!(plain.present(position, 3), want, "{position}");
+    }
+    // A row of several positions needs all of them.
+    let pooled = Rows { every: 4, ..plain };
+    for (position, want) in [(2, 0..0), (3, 0..1), (7, 1..2), (11, 1..3)] {
+        assert_eq!(pooled.present(position, 1), want, "{position}");
+    }
+    assert_eq!(pooled.present(11, 4), 1..3);
+}

@@ -1,7 +1,6 @@
 //! The token ids that measurements feed.
 
 use anyhow::{Context, Result, bail};
-use engine::Runner;
 use std::cell::Cell;
 use std::path::Path;
 use std::rc::Rc;
@@ -19,27 +18,32 @@ struct List {
 }
 
 impl TokenIds {
-    /// Ids of `rows` tokens, all of which differ where the vocabulary is large enough, so that the
-    /// rows of the embedding do.
-    pub fn of(runner: &Runner) -> Self {
-        let vocab = runner.info().vocab_size as u32;
-        let ids = (0..runner.limits().rows as u32).map(|i| i.wrapping_mul(7919) % vocab);
+    /// The ids in `file`, or a list of as many as are needed at once: `count`, of a vocabulary of
+    /// `vocab` words.
+    ///
+    /// # Errors
+    /// If the file is none, has fewer ids, or one that is not in the vocabulary.
+    pub fn new(file: Option<&Path>, vocab: usize, count: usize) -> Result<Self> {
+        match file {
+            Some(path) => Self::read(path, vocab, count),
+            None => Ok(Self::listed(vocab, count)),
+        }
+    }
+
+    /// Ids that all differ where the vocabulary is large enough, so that the rows of the embedding
+    /// do.
+    fn listed(vocab: usize, count: usize) -> Self {
+        let ids = (0..count as u32).map(|i| i.wrapping_mul(7919) % vocab as u32);
         Self(Rc::new(List { ids: ids.collect(), next: None }))
     }
 
-    /// The ids in a file, a JSON array.
-    ///
-    /// # Errors
-    /// If the file is none, has fewer ids than the model takes in a step, or one that is not in the
-    /// vocabulary.
-    pub fn read(path: &Path, runner: &Runner) -> Result<Self> {
+    fn read(path: &Path, vocab: usize, least: usize) -> Result<Self> {
         let text = std::fs::read(path).with_context(|| format!("{}", path.display()))?;
         let ids: Vec<u32> = serde_json::from_slice(&text)
             .with_context(|| format!("{}: expected a JSON array of token ids", path.display()))?;
-        let (vocab, rows) = (runner.info().vocab_size, runner.limits().rows);
-        if ids.len() < rows {
+        if ids.len() < least {
             let found = ids.len();
-            bail!("{}: expected at least {rows} token ids, found {found}", path.display());
+            bail!("{}: expected at least {least} token ids, found {found}", path.display());
         }
         if let Some(id) = ids.iter().find(|id| **id as usize >= vocab) {
             bail!("{}: expected token ids below {vocab}, found {id}", path.display());

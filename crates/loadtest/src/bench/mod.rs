@@ -9,6 +9,7 @@ mod machine;
 mod measure;
 mod report;
 mod scaling;
+mod speculated;
 mod spread;
 mod work;
 
@@ -17,6 +18,7 @@ pub use disk::{DiskPlan, DiskRates, bench_disk};
 pub use measure::BenchPlan;
 pub use report::BenchReport;
 pub use scaling::{ScalingReport, bench_scaling};
+pub use speculated::{SpeculationRates, bench_speculated};
 
 use anyhow::Result;
 use backend::Bits;
@@ -43,10 +45,9 @@ pub fn bench(
     let probe = Probe::new(runner.threads(), bits)?;
     runner.pin_caller();
     let cost = ForwardCost::of(checkpoint, runner.settings(), probe.isa);
-    let ids = match &plan.ids {
-        Some(path) => TokenIds::read(path, runner)?,
-        None => TokenIds::of(runner),
-    };
+    // As many as the model takes in a step.
+    let (vocab, rows) = (runner.info().vocab_size, runner.limits().rows);
+    let ids = TokenIds::new(plan.ids.as_deref(), vocab, rows)?;
     let mut bench = Bench { runner, probe, plan, cost, ids };
     let mut results = bench.run(measured)?;
     let machine = bench.probe.machine();

@@ -75,6 +75,7 @@ impl BlockMaxima {
                 runs: runs(every),
                 last: others(local),
                 heads: 2,
+                first: 0,
                 selection,
             },
             rope,

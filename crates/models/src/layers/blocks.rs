@@ -96,7 +96,14 @@ impl BlockMeans {
             // The factor of all scores changes no choice.
             weights: loader.filled("index_equal_weights", &vec![1.0; heads])?,
             pooling,
-            choice: IndexSpec { rows: first + 1, runs: RowRuns::SINGLE, last: 0, heads, selection },
+            choice: IndexSpec {
+                rows: first + 1,
+                runs: RowRuns::SINGLE,
+                last: 0,
+                heads,
+                first: 0,
+                selection,
+            },
             rope,
             dim,
         })

@@ -1,8 +1,9 @@
 //! The decoder that computes every family: embedding, layers of sublayers, output head.
 //!
 //! Where ranks share a model, each stage has some of the layers and hands the residual stream to
-//! the next; slices have summands of an operation's output, which are summed before they are
-//! added to the stream.
+//! the next; the last hands wanted rows to the first, which has the output head.
+//! Slices have summands of an operation's output, which are summed before they are added to the
+//! stream.
 
 use super::drafter::Drafter;
 use super::embedding::AddedEmbeddings;
@@ -21,6 +22,7 @@ use crate::ranks::Ranks;
 use crate::ropes::Ropes;
 use backend::{Backend, Batch, Buffer, LayerCache, MapOp, StreamedWeights, Table, ThreadLimits};
 use dist::Comm;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A decoder, or the stage of one.
@@ -35,7 +37,7 @@ pub(crate) struct Decoder {
     layers: Vec<Layer>,
     /// Number of the first of these in the whole model.
     first: usize,
-    /// On the last stage only.
+    /// On the first stage only.
     head: Option<Head>,
     /// The layers that draft tokens, where they are used.
     drafter: Option<Drafter>,
@@ -69,12 +71,12 @@ impl Decoder {
         let config = loader.checkpoint.config();
         let (vocab, hidden) = (config.vocab, config.hidden);
         loader.enter(None, config.embedding.tensors(vocab, hidden), Vec::new());
-        let (embed, added) = match loader.stage.rank() {
-            0 => (
+        let (embed, added) = match loader.is_first() {
+            true => (
                 Some(loader.table("token_embd.weight")?),
                 AddedEmbeddings::load(loader, &config.embedding)?,
             ),
-            _ => (None, None),
+            false => (None, None),
         };
         let layer_inputs = LayerInputs::load(loader, &config.embedding)?;
         if config.embedding.rope_exponents.is_some() {
@@ -90,7 +92,7 @@ impl Decoder {
         }
         // Weights are loaded in the order of their use, in which disks read them ahead.
         loader.enter(None, config.head.tensors(vocab, hidden), Vec::new());
-        let head = match loader.stage.rank() + 1 == loader.stage.ranks() {
+        let head = match loader.is_first() {
             true => Some(Head::load(loader, &config.head)?),
             false => None,
         };
@@ -165,26 +167,29 @@ impl Decoder {
         pass.check(x, || "token embedding".into())
     }
 
-    /// Sends the residual stream to the next stage; the last stage computes hidden states and
-    /// logits and broadcasts them.
+    /// Sends the residual stream to the next stage, and from the last the wanted rows to the first,
+    /// which computes hidden states and logits.
     fn end(&self, pass: &mut ForwardPass<'_>) -> Result<(), Error> {
-        let (Workspace { logits, delta, .. }, x) = (self.work, self.residual.buffer());
-        let wanted = [(delta, pass.batch.hidden_rows()), (logits, pass.batch.logit_rows())];
-        match (&self.head, &self.ranks.stages) {
-            (Some(head), _) => self.finish(pass, head)?,
-            (None, Some(stages)) => {
-                pass.backend.fetch(x, pass.rows());
-                stages.send(stages.rank() + 1, pass.backend.read(x, pass.rows()))?;
+        if let Some(stages) = &self.ranks.stages {
+            let (x, rows, batch) = (self.residual.buffer(), pass.rows(), pass.batch);
+            pass.backend.fetch(x, rows);
+            let values = pass.backend.read(x, rows);
+            let (stage, width) = (stages.rank(), values.len() / rows);
+            let of = |rows: Range<usize>| rows.start * width..rows.end * width;
+            if stage + 1 < stages.ranks() {
+                stages.send(stage + 1, values)?;
+            } else {
+                batch.wanted_rows().try_for_each(|rows| stages.send(0, &values[of(rows)]))?;
             }
-            _ => {}
+            if stage == 0 {
+                pass.exchange(x, rows, |values| {
+                    let last = stages.ranks() - 1;
+                    let mut wanted = batch.wanted_rows();
+                    wanted.try_for_each(|rows| stages.receive(last, &mut values[of(rows)]))
+                })?;
+            }
         }
-        let Some(stages) = &self.ranks.stages else { return Ok(()) };
-        for (buffer, rows) in wanted.into_iter().filter(|(_, rows)| !rows.is_empty()) {
-            pass.exchange(buffer, rows.len(), |values| {
-                stages.broadcast(stages.ranks() - 1, values)
-            })?;
-        }
-        Ok(())
+        self.head.as_ref().map_or(Ok(()), |head| self.finish(pass, head))
     }
 
     /// Computes hidden states and logits of the rows that the batch names.
@@ -199,7 +204,9 @@ impl Decoder {
         if !wanted.is_empty() {
             self.residual.gather(pass, wanted, last);
             head.forward(pass, (last, normed), logits, wanted.len())?;
-            pass.check_logits(logits)?;
+            if self.ranks.leads() {
+                pass.check_logits(logits)?;
+            }
         }
         Ok(())
     }
@@ -209,12 +216,13 @@ impl Workspace {
     fn new(loader: &mut Loader<'_>) -> Result<Self, Error> {
         let config = loader.checkpoint.config();
         let (rows, logit_rows) = (loader.limits.rows, loader.limits.logit_rows);
+        let has_logits = config.generates() && loader.ranks.leads();
         let mut buffer = |rows, width| loader.backend.buffer(rows, width);
         Ok(Self {
             normed: buffer(rows.max(logit_rows), config.hidden)?,
             delta: buffer(rows, config.hidden)?,
             last: buffer(logit_rows, config.hidden)?,
-            logits: buffer(logit_rows, if config.generates() { config.vocab } else { 1 })?,
+            logits: buffer(logit_rows, if has_logits { config.vocab } else { 1 })?,
         })
     }
 }

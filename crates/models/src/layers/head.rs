@@ -33,9 +33,17 @@ struct Others {
     parts: Vec<Range<usize>>,
     /// `[logit rows, own columns]`.
     own: Buffer,
-    /// The parts of all ranks in sequence: `[logit rows, vocab]` values. Kept, so that a step
-    /// allocates nothing.
-    all: Mutex<Vec<f32>>,
+    /// Kept, so that a step allocates nothing.
+    work: Mutex<GatherWork>,
+}
+
+/// What gathering the logits on the first rank needs.
+#[derive(Default)]
+struct GatherWork {
+    /// Number of values of each rank.
+    lengths: Vec<usize>,
+    /// The parts of all ranks in sequence: `[logit rows, vocab]` values.
+    all: Vec<f32>,
 }
 
 impl Head {
@@ -70,7 +78,7 @@ impl Head {
                 own: loader
                     .backend
                     .buffer(loader.limits.logit_rows, columns(loader.slice)?.len())?,
-                all: Mutex::default(),
+                work: Mutex::default(),
             }),
         };
         let (scale, cap) = spec.output.map_or((1.0, None), |output| (output.scale, output.cap));
@@ -137,7 +145,8 @@ impl Head {
         self.norm.is_some()
     }
 
-    /// `[rows, hidden]` to `[rows, vocab]`; `normed` is workspace of the shape of `x`.
+    /// `[rows, hidden]` to `[rows, vocab]`, on the first of the ranks that share the head; `normed`
+    /// is workspace of the shape of `x`.
     ///
     /// # Errors
     /// If a rank fails, or, with checking on, a logit is not finite.
@@ -174,13 +183,19 @@ impl Head {
         }
         match (&self.others, pass.slices) {
             (Some(others), Some(comm)) => {
-                let mut all = others.all.lock().unwrap_or_else(PoisonError::into_inner);
-                all.resize(rows * self.vocab, 0.0);
+                let mut work = others.work.lock().unwrap_or_else(PoisonError::into_inner);
+                let GatherWork { lengths, all } = &mut *work;
+                lengths.clear();
+                lengths.extend(others.parts.iter().map(|part| rows * part.len()));
                 pass.backend.fetch(own, rows);
-                comm.all_gather(pass.backend.read(own, rows), &mut all)?;
-                pass.backend.update(logits, rows, &mut |logits| {
-                    others.put(&all, logits, self.vocab);
-                });
+                let leads = comm.rank() == 0;
+                all.resize(if leads { rows * self.vocab } else { 0 }, 0.0);
+                comm.gather(0, pass.backend.read(own, rows), (lengths, all))?;
+                if leads {
+                    pass.backend.update(logits, rows, &mut |logits| {
+                        others.put(all, logits, self.vocab);
+                    });
+                }
                 Ok(())
             }
             _ => Ok(()),

@@ -6,6 +6,7 @@ use super::compressor::Compressor;
 use super::learned_growth::LearnedGrowth;
 use super::linear::Linear;
 use super::norm::Norm;
+use super::operation::OpPlace;
 use crate::error::Error;
 use crate::loader::Loader;
 use crate::pass::ForwardPass;
@@ -74,6 +75,7 @@ impl Indexer {
             runs: RowRuns::SINGLE,
             last: 0,
             heads,
+            first: 0,
             selection: loader.selection(top)?,
         };
         let (rope, dim) = (Some(rope), sizes.dim);
@@ -85,18 +87,19 @@ impl Indexer {
     /// `indexer.attn_k` with its norm `indexer.k_norm`; `indexer_compressor_gate` and
     /// `indexer_compressor_ape` where keys are pooled; the norm `indexer.q_norm` where queries come
     /// from the input, and `indexer.growth` where they grow by learned numbers (`grows`). Its keys
-    /// are rows `rows` of the layer, or its keys, their gates and pooled keys are the rows from
-    /// there on. Every rank has all of it.
+    /// are rows `place.rows` of the layer, or its keys, their gates and pooled keys are the rows
+    /// from there on. Every rank has all of it.
     ///
     /// # Errors
     /// If a tensor is missing or has another shape, or the device has no memory for it.
     pub fn over_positions(
         loader: &mut Loader<'_>,
         index: &layers::IndexSpec,
-        (rows, selection): (usize, Selection),
+        (place, selection): (OpPlace, Selection),
         grows: bool,
     ) -> Result<Self, Error> {
         let layers::IndexSpec { heads, dim, trailing, eps, ref rotation, pool, .. } = *index;
+        let OpPlace { rows, first, .. } = place;
         let linear = Linear::load(loader, "indexer.attn_k", Slice::Whole)?;
         let keys = IndexKeys {
             linear: (linear, loader.shared("index_key", dim)?),
@@ -133,8 +136,8 @@ impl Indexer {
                 (Compared::Pooled(keys, gates, pooled), rows + 2)
             }
         };
-        let (spec, rounding) =
-            (IndexSpec { rows, runs: RowRuns::SINGLE, last: 0, heads, selection }, Rounding::None);
+        let spec = IndexSpec { rows, runs: RowRuns::SINGLE, last: 0, heads, first, selection };
+        let rounding = Rounding::None;
         let width = rotation.as_deref().map_or(0, |rope| rope.dim);
         let rotated = if trailing { dim - width } else { 0 };
         Ok(Self { q, input, growth, weights, compared, spec, rope, dim, rotated, rounding })
@@ -148,16 +151,7 @@ impl Indexer {
         (x, q_row): (Buffer, Buffer),
     ) -> Selection {
         let (rows, (q, queries), (weights, weighed)) = (pass.rows(), self.q, self.weights);
-        match &self.compared {
-            Compared::Compressed(compressor) => compressor.forward(pass, layer, x),
-            Compared::Keys(keys) => self.store_keys(pass, layer, keys, x),
-            Compared::Pooled(keys, (linear, gates), pooled) => {
-                self.store_keys(pass, layer, keys, x);
-                linear.forward(pass, x, *gates, rows);
-                pass.backend.store_rows(layer, keys.rows + 1, *gates, pass.batch);
-                pass.backend.compress(layer, pooled, pass.batch);
-            }
-        }
+        self.keep(pass, layer, x);
         let input = self.input.map(|(norm, normed)| norm.forward(pass, x, normed, rows));
         q.forward(pass, input.unwrap_or(q_row), queries, rows);
         if let Some(growth) = self.growth {
@@ -171,6 +165,20 @@ impl Indexer {
         pass.backend.round(heads(0), self.dim, self.rounding, rows);
         pass.backend.select_rows(layer, queries, weighed, &self.spec, pass.batch);
         self.spec.selection
+    }
+
+    /// Stores what later positions are compared with of `x`, `[rows, hidden]`.
+    pub fn keep(&self, pass: &mut ForwardPass<'_>, layer: usize, x: Buffer) {
+        match &self.compared {
+            Compared::Compressed(compressor) => compressor.forward(pass, layer, x),
+            Compared::Keys(keys) => self.store_keys(pass, layer, keys, x),
+            Compared::Pooled(keys, (linear, gates), pooled) => {
+                self.store_keys(pass, layer, keys, x);
+                linear.forward(pass, x, *gates, pass.rows());
+                pass.backend.store_rows(layer, keys.rows + 1, *gates, pass.batch);
+                pass.backend.compress(layer, pooled, pass.batch);
+            }
+        }
     }
 
     /// Stores the keys of `x`, `[rows, hidden]`.

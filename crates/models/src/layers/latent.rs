@@ -146,7 +146,7 @@ impl LatentAttention {
         let (k_b, v_b) = Self::load_expansion(loader, &own, spec.sizes)?;
         let inputs = Slice::Inputs(values(value_dim));
         let rope = LatentRope::load(loader, &own, spec)?;
-        let chosen = Self::load_index(loader, place.layer, spec)?;
+        let chosen = Self::load_index(loader, place, spec)?;
         let sinks = match spec.sinks {
             true => Some(loader.vector_part("attn_sinks.weight", own.clone())?),
             false => None,
@@ -197,21 +197,22 @@ impl LatentAttention {
     /// The choice of positions that a layer attends to, where the model has an index.
     fn load_index(
         loader: &mut Loader<'_>,
-        layer: usize,
+        place: OpPlace,
         spec: &LatentSpec,
     ) -> Result<Option<(Selection, Option<Indexer>)>, Error> {
         let Some(chosen) = &spec.chosen else { return Ok(None) };
         let selection = loader.selection(chosen.top / chosen.run)?;
         match &chosen.by {
             Chooser::Layer(of) if !loader.layers.contains(of) => {
+                let layer = place.layer;
                 let problem = format!("layer {layer} needs the positions that layer {of} chooses");
                 Err(Error::Config(format!("{problem}, which is in another stage")))
             }
             Chooser::Layer(_) => Ok(Some((selection, None))),
             Chooser::Index(index) => {
                 // After the latent rows of the layer.
-                let first = usize::from(spec.keys.is_own());
-                let place = (first, selection);
+                let place = OpPlace { rows: usize::from(spec.keys.is_own()), ..place };
+                let place = (place, selection);
                 let indexer = Indexer::over_positions(loader, index, place, spec.learned_growth)?;
                 Ok(Some((selection, Some(indexer))))
             }
@@ -253,17 +254,14 @@ impl LatentAttention {
     /// Stores the rows' own latents, and attends to those of all positions or of the chosen ones.
     /// Returns the outputs of the heads, `kv_rank` columns each.
     fn attend(&self, pass: &mut ForwardPass<'_>, x: Buffer) -> HeadColumns {
-        let (LatentBuffers { latent, q_latent, seen, .. }, layer) = (self.work, self.source);
+        let (LatentBuffers { q_latent, seen, .. }, layer) = (self.work, self.source);
+        if self.own.is_some() {
+            self.store(pass);
+        }
         let Some((selection, indexer)) = &self.chosen else {
-            if self.own.is_some() {
-                pass.backend.store_kv(layer, latent, None, pass.batch);
-            }
             pass.backend.attention(layer, q_latent, seen, &self.spec, pass.batch);
             return HeadColumns { buffer: seen, first: 0, stride: self.sizes.kv_rank };
         };
-        if self.own.is_some() {
-            pass.backend.store_rows(layer, 0, latent, pass.batch);
-        }
         if let Some(indexer) = indexer {
             let q_row = self.q_a.as_ref().map_or(x, |q_a| q_a.normed);
             indexer.forward(pass, self.layer, (x, q_row));
@@ -276,7 +274,7 @@ impl LatentAttention {
             compressed: Some(0),
             selection: Some(*selection),
             runs: RowRuns { len: self.run, own: false },
-            first: 0,
+            first: self.spec.window.first,
         };
         // [rows, heads * (kv_rank + rope)]
         pass.backend.attend_rows(layer, q_latent, seen, &spec, pass.batch);
@@ -298,6 +296,15 @@ impl LatentAttention {
         }
         if let Some(rope) = self.rope.rotated.keys {
             pass.backend.rotate(latent_key, rope, rows);
+        }
+    }
+
+    /// Stores the latent rows of the layer.
+    fn store(&self, pass: &mut ForwardPass<'_>) {
+        let latent = self.work.latent;
+        match &self.chosen {
+            Some(_) => pass.backend.store_rows(self.source, 0, latent, pass.batch),
+            None => pass.backend.store_kv(self.source, latent, None, pass.batch),
         }
     }
 }
@@ -366,13 +373,15 @@ impl Operation for LatentAttention {
         Ok(())
     }
 
-    fn keep(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) -> Result<(), Error> {
-        let (Some(own), None) = (&self.own, &self.chosen) else {
-            return self.forward(pass, x, out);
-        };
-        own.project(pass, x, None, &self.work);
-        self.complete(pass, own);
-        pass.backend.store_kv(self.source, self.work.latent, None, pass.batch);
+    fn keep(&self, pass: &mut ForwardPass<'_>, x: Buffer, _: Buffer) -> Result<(), Error> {
+        if let Some(own) = &self.own {
+            own.project(pass, x, None, &self.work);
+            self.complete(pass, own);
+            self.store(pass);
+        }
+        if let Some((_, Some(indexer))) = &self.chosen {
+            indexer.keep(pass, self.layer, x);
+        }
         Ok(())
     }
 }

@@ -443,10 +443,14 @@ fn words(
     number: usize,
 ) -> Result<(Head, usize), Error> {
     let model = loader.checkpoint.config();
-    let DraftConfig::Eagle3(head) = config else {
-        let count = model.vocab.min(MAX_WORDS);
-        return Ok((Head::of_first(loader, &model.head, count)?, count));
-    };
-    loader.enter(Some(number), head.own_tensors(model.hidden, model.vocab), Vec::new());
-    Ok((Head::of_drafter(loader, ("output", head.words), None)?, head.words))
+    match config {
+        DraftConfig::Eagle3(head) if head.outputs => {
+            loader.enter(Some(number), head.own_tensors(model.hidden, model.vocab), Vec::new());
+            Ok((Head::of_drafter(loader, ("output", head.words), None)?, head.words))
+        }
+        _ => {
+            let count = model.vocab.min(MAX_WORDS);
+            Ok((Head::of_first(loader, &model.head, count)?, count))
+        }
+    }
 }

@@ -128,14 +128,13 @@ impl Residual {
             (None, None) => return Ok(Self { x, several: None }),
         };
         let width = streams * loader.hidden();
-        let last = loader.stage.rank() + 1 == loader.stage.ranks();
         let rows = loader.limits.rows.max(loader.limits.logit_rows);
         let several = Streams {
             streams: loader.backend.buffer(rows, width)?,
             normed: loader.backend.buffer(rows, width)?,
             gathered: loader.backend.buffer(rows, width)?,
             norm: Norm::without_weight(loader, width, head.eps),
-            head: if last { Collapsed::load(loader, head, rows)? } else { None },
+            head: if loader.is_first() { Collapsed::load(loader, head, rows)? } else { None },
             added: loader.shared("added_to_streams", width)?,
         };
         Ok(Self { x, several: Some(several) })

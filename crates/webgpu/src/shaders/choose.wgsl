@@ -112,8 +112,10 @@ fn main(
 ) {
     for (var i = group.x; i < params.rows; i += groups.x) {
         let row = params.first + i;
-        let complete = (row_position(row) + 1u) / params.every;
-        let runs = (max(complete, params.own) - params.own) / params.run;
+        let position = row_position(row);
+        let start = first_row(position, params.every, params.first_position);
+        let present = (position + 1u) / params.every - start;
+        let runs = (max(present, params.own) - params.own) / params.run;
         if runs > params.top && params.top > 0u {
             choose(row, runs, lane);
         }

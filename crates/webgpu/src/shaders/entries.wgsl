@@ -10,10 +10,12 @@
 struct Entries {
     row: u32,
     sequence: u32,
-    // Compressed rows, and all entries.
+    // The first compressed row, the number of these, and that of all entries.
+    start: u32,
     compressed: u32,
     count: u32,
-    // Whether runs of compressed rows are listed, and the first row behind the last complete run.
+    // Whether runs of compressed rows are listed, and the first row after the last complete run,
+    // counted from the first one.
     listed: bool,
     rest: u32,
     // The first position of the window.
@@ -28,22 +30,23 @@ struct Entry {
 
 fn entries_of(row: u32) -> Entries {
     let position = row_position(row);
-    let complete = (position + 1u) / params.compressed.every;
-    let runs = (max(complete, params.own) - params.own) / params.run;
+    let start = first_row(position, params.compressed.every, params.first_position);
+    let present = (position + 1u) / params.compressed.every - start;
+    let runs = (max(present, params.own) - params.own) / params.run;
     let rest = runs * params.run;
     let listed = runs > params.limit;
-    var few = complete;
+    var few = present;
     if params.limit == 0u {
         few = 0u;
     } else if listed {
-        few = params.limit * params.run + complete - rest;
+        few = params.limit * params.run + present - rest;
     }
     // Without a window it is after all positions.
     let first = min(params.first_position, position);
     let oldest = max(position + 1u - min(position + 1u, params.seen), first);
     let seen = position + 1u - oldest;
     let sequence = row_sequence(row);
-    return Entries(row, sequence, few, few + seen, listed, rest, oldest);
+    return Entries(row, sequence, start, few, few + seen, listed, rest, oldest);
 }
 
 fn entry_at(entries: Entries, index: u32) -> Entry {
@@ -62,7 +65,7 @@ fn entry_at(entries: Entries, index: u32) -> Entry {
             number = entries.rest + index - params.limit * params.run;
         }
     }
-    let spot = row_place(params.compressed, number);
+    let spot = row_place(params.compressed, entries.start + number);
     let block = block_of(params.compressed.group, entries.sequence, spot.x);
     return Entry(false, row_at(params.compressed, block, spot.y));
 }

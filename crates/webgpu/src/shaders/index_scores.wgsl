@@ -37,10 +37,11 @@ fn weighted(row: u32, head: u32, products: vec4<f32>, before: vec4<f32>) -> vec4
     return fma(vec4(weights[row * params.heads + head]), max(products, vec4(0.0)), before);
 }
 
-fn score(row: u32, first: u32, complete: u32, lane: u32) {
+// Computes the scores of the tile from score `first` on, of `count` rows from number `start` on.
+fn score(row: u32, first: u32, start: u32, count: u32, lane: u32) {
     if lane < TILE {
-        // Behind the last row are others in its place.
-        let number = min(first + lane, complete - 1u);
+        // After the last row are others in its place.
+        let number = start + min(first + lane, count - 1u);
         let spot = row_place(params.cached, number);
         let block = block_of(params.cached.group, row_sequence(row), spot.x);
         offsets[lane] = row_at(params.cached, block, spot.y);
@@ -65,7 +66,7 @@ fn score(row: u32, first: u32, complete: u32, lane: u32) {
         left[lane / 8u * TILE + right_row(lane) + i] = total[i];
     }
     workgroupBarrier();
-    if lane < TILE && first + lane < complete {
+    if lane < TILE && first + lane < count {
         var sum = left[lane];
         for (var part = 1u; part < 8u; part++) {
             sum += left[part * TILE + lane];
@@ -85,10 +86,12 @@ fn main(
     for (var i = group.x; i < params.rows * tiles; i += groups.x) {
         let row = params.first + i / tiles;
         let first = i % tiles * TILE;
-        let complete = (row_position(row) + 1u) / params.cached.every;
+        let position = row_position(row);
+        let start = first_row(position, params.cached.every, params.first_position);
+        let count = (position + 1u) / params.cached.every - start;
         // Where all fit, all are chosen.
-        if complete > params.top && first < complete {
-            score(row, first, complete, lane);
+        if count > params.top && first < count {
+            score(row, first, start, count, lane);
         }
     }
 }

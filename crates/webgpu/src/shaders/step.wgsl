@@ -15,6 +15,13 @@ fn sequence_word(sequence: u32, field: u32) -> u32 {
     return batch[params.places.sequences_at + 8u * sequence + field];
 }
 
+// The first row that a query at `position` may attend to, of rows of `every` positions each, where
+// positions before `first` have no rows.
+fn first_row(position: u32, every: u32, first: u32) -> u32 {
+    let complete = (position + 1u) / every;
+    return min((first + every - 1u) / every, max(complete, 1u) - 1u);
+}
+
 // The block with index `index` in the table of a sequence in a group of rows.
 fn block_of(group: u32, sequence: u32, index: u32) -> u32 {
     let start = batch[params.places.tables_at + group * params.places.sequences + sequence];

@@ -164,6 +164,8 @@ params! {
         stride: u32,
         heads: u32,
         top: u32,
+        /// The first position that has a row.
+        first_position: u32,
     }
 }
 
@@ -180,6 +182,8 @@ params! {
         run: u32,
         own: u32,
         last: u32,
+        /// The first position that has a row.
+        first_position: u32,
     }
 }
 
@@ -188,7 +192,7 @@ params! {
         places: Places,
         compressed: PlainPlaces,
         window: PlainPlaces,
-        /// Positions that the window has, and the first that has a row.
+        /// Positions that the window has, and the first position that has a row.
         seen: u32,
         first_position: u32,
         /// Runs of compressed rows beyond which the chosen are listed; 0 if there are none, else as
@@ -398,12 +402,25 @@ impl WebGpu {
                 [pass.start, pass.len(), stride, top].map(|value| value as u32);
             let (heads, every) = (spec.heads as u32, cached.rows.every as u32);
             let cached = cached.plain();
-            let params = IndexParams { places, cached, first, rows, stride, heads, top };
+            let first_position = spec.first as u32;
+            let params =
+                IndexParams { places, cached, first, rows, stride, heads, top, first_position };
             let tiles = pass.len() * (stride as usize).div_ceil(TILE);
             self.gpu.run(&INDEX_SCORES, workgroups(tiles), &scored, &params);
             let [run, last] = [spec.runs.len, spec.last].map(|value| value as u32);
             let own = u32::from(spec.runs.own);
-            let params = ChooseParams { places, every, first, rows, stride, top, run, own, last };
+            let params = ChooseParams {
+                places,
+                every,
+                first,
+                rows,
+                stride,
+                top,
+                run,
+                own,
+                last,
+                first_position,
+            };
             self.gpu.run(&CHOOSE, workgroups(pass.len()), &chosen, &params);
         }
         Ok(())

@@ -23,7 +23,7 @@ const MANY_ROWS: usize = 4;
 struct SelectionMemory {
     /// Most rows of a choice.
     top: usize,
-    /// `[rows, top]`, ascending, of each row as many as are complete, at most `top`.
+    /// `[rows, top]`, ascending, of each row as many runs as there are, at most `top`.
     numbers: AlignedVec<u32>,
     /// Whether threads have the memory that scores take.
     warm: bool,
@@ -106,16 +106,17 @@ impl Selections {
             let row = tile.rows().start;
             let (index, position) = batch.place(row);
             let sequence = &batch.sequences()[index];
-            let complete = rows.rows.complete(position);
-            let runs = spec.runs.candidates(complete);
+            let present = rows.rows.present(position, spec.first);
+            let runs = spec.runs.candidates(present.len());
             // Where all fit, all are chosen, which attention does without a list.
             if runs <= top {
                 return;
             }
             let scored = runs * spec.runs.len;
+            let scored_rows = present.start..present.start + scored;
             let table = batch.block_table(sequence, rows.group);
             OFFSETS.with_borrow_mut(|[offsets, _]| {
-                rows.offsets(0..scored, table, offsets);
+                rows.offsets(scored_rows.clone(), table, offsets);
                 let list = RowList { rows: rows.plain, data: rows.data, offsets };
                 scratch(scored, |scores| {
                     index_scores(core.isa, core.row(q, row), core.row(weights, row), list, scores);
@@ -159,17 +160,17 @@ impl Selections {
                 first.clear();
                 second.clear();
                 if let Some(rows) = &compressed {
-                    let (complete, run) = (rows.rows.complete(position), spec.runs.len);
-                    let runs = spec.runs.candidates(complete);
+                    let (present, run) = (rows.rows.present(position, spec.first), spec.runs.len);
+                    let (start, runs) = (present.start, spec.runs.candidates(present.len()));
                     match spec.selection.map(|selection| &self.0[selection.0]) {
                         Some(SelectionMemory { top, numbers, .. }) if runs > *top => {
                             let chosen = numbers[row * top..][..*top].iter();
-                            let chosen = chosen.map(|number| *number as usize * run);
+                            let chosen = chosen.map(|number| start + *number as usize * run);
                             let chosen = chosen.flat_map(|first| first..first + run);
-                            let rest = runs * run..complete;
+                            let rest = start + runs * run..present.end;
                             rows.offsets(chosen.chain(rest), table(rows), first);
                         }
-                        _ => rows.offsets(0..complete, table(rows), first),
+                        _ => rows.offsets(present, table(rows), first),
                     }
                 }
                 if let Some(window) = &window {

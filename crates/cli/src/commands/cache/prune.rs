@@ -2,7 +2,7 @@
 
 use super::folder_args::FolderArgs;
 use super::list::{model, roots};
-use crate::args::age;
+use crate::durations::age;
 use crate::elapsed::passed_since;
 use crate::output::{self, counted};
 use crate::size::bytes;

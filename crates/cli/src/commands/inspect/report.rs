@@ -26,7 +26,7 @@ pub(super) struct InspectReport<'a> {
     pub warnings: Vec<String>,
 }
 
-/// Layers of multi-token prediction, which are loaded with `--speculate mtp` alone.
+/// Layers of multi-token prediction, which are loaded if all weights fit in memory with them.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct MtpLayers {
     pub layers: usize,
@@ -176,7 +176,8 @@ impl InspectReport<'_> {
         if let Some(MtpLayers { layers, bytes }) = self.mtp {
             let (s, bytes) = (if layers == 1 { "" } else { "s" }, size(bytes));
             let name = format!("{layers} layer{s} of multi-token prediction");
-            let _ = writeln!(out, "drafters    {name}, {bytes} (--speculate mtp)");
+            let _ =
+                writeln!(out, "drafters    {name}, {bytes}, loaded if all weights fit in memory");
         }
     }
 

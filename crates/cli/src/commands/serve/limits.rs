@@ -1,6 +1,6 @@
 //! Keys and limits of the clients of `gannet serve`, and logging of their texts.
 
-use crate::args::seconds;
+use crate::durations::seconds;
 use crate::exit::WrongUsage;
 use crate::size::bytes;
 use anyhow::Result;

@@ -4,6 +4,8 @@ mod files;
 mod loader;
 
 use crate::effective::EffectiveSettings;
+use crate::exit::WrongUsage;
+use crate::rank_args::RankChoice;
 use crate::size::bytes;
 use anyhow::{Context, Result, bail};
 use engine::trace::TraceFiles;
@@ -103,6 +105,9 @@ fn entry(
     names.dedup();
     if let Some(missing) = args.source.load_args().adapters().find(|path| !path.exists()) {
         bail!("lora: {}: no such file or folder", missing.display());
+    }
+    if args.source.ranked()?.ranks.choice()? != RankChoice::Alone {
+        bail!(WrongUsage::new("models that take turns cannot be divided among ranks"));
     }
     let (pinned, keep_alive) = (args.pinned, args.keep_alive);
     let engine = args.engine.options(shared.traces);

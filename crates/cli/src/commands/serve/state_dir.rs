@@ -1,6 +1,6 @@
 //! What `gannet serve` keeps of conversations: where, how much and for how long.
 
-use crate::args::age;
+use crate::durations::age;
 use crate::folders;
 use crate::size::bytes;
 use anyhow::Result;

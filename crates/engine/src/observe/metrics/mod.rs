@@ -136,6 +136,11 @@ impl Metrics {
         self.0.drafts.add(drafter, drafted, accepted);
     }
 
+    /// Sets the time of a batch of `drafter` that drafts one token over that of a step of one row.
+    pub fn draft_cost(&self, drafter: Drafter, cost: f64) {
+        self.0.drafts.set_cost(drafter, cost);
+    }
+
     /// Sets the number of requests that run and wait.
     pub fn load(&self, running: usize, waiting: usize) {
         self.0.gauges.running.set(running as i64);

@@ -84,6 +84,8 @@ fn register_drafts(of: &DraftMetrics, registry: &mut Registry) {
     put(registry, &[("spec_decode_num_accepted_tokens_per_pos", help, &of.places)]);
     let help = "Sequences of steps, by the number of drafted tokens verified for them";
     put(registry, &[("spec_decode_steps", help, &of.lengths)]);
+    let help = "Time of a batch that drafts one token over that of a step of one row, by drafter";
+    put(registry, &[("spec_decode_draft_cost", help, &of.costs)]);
 }
 
 fn put<M: Metric + Clone>(registry: &mut Registry, table: &[(&str, &str, &M)]) {

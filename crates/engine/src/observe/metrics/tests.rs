@@ -23,6 +23,7 @@ fn one_request(metrics: &Metrics) {
     }
     metrics.step(Step { rows: 4, sequences: 1, took: secs(0.1) });
     metrics.drafted(Drafter::Suffix, 3, 1);
+    metrics.draft_cost(Drafter::Model, 0.125);
     metrics.tokens(2, secs(0.1));
     let ended =
         RequestTotals { prompt_tokens: 10, generated: 5, total: secs(1.05), decode: secs(0.3) };
@@ -45,6 +46,8 @@ fn reports_add_up() {
     let causes: Vec<_> = stats.by_cause().collect();
     assert_eq!(causes, [("found", 4), ("no_rows", 1), ("no_state", 2), ("unknown", 3)]);
     assert_eq!((stats.drafted(), stats.accepted(), stats.steps), (3, 1, 4));
+    let costs: Vec<_> = stats.drafts.iter().filter_map(|it| Some((it.drafter, it.cost?))).collect();
+    assert_eq!(costs, [(Drafter::Model, 0.125)]);
     assert_eq!((stats.preemptions, stats.evictions, stats.rejected), (2, 3, 1));
     assert_eq!(stats.finished, [0, 1, 0, 0, 0]);
     assert_eq!(stats.rows_per_step, 3.0);

@@ -40,6 +40,15 @@ pub enum Sublayers {
     FeedForward,
 }
 
+/// Layers of multi-token prediction that are not computed, as a file says of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownMtp {
+    /// The field that says it.
+    pub field: &'static str,
+    /// What was expected, and what the field has.
+    pub problem: String,
+}
+
 /// Sizes of an index over the positions of latent attention (DeepSeek V3.2): small queries and one
 /// small key of each position choose the positions that a query attends to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

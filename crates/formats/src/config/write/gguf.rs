@@ -20,14 +20,37 @@ use crate::error::Result;
 use crate::gguf::{Array, GgufWriter, Value};
 use crate::layers::{DeltaSpec, StateSpaceSpec};
 use crate::layers::{LatentConfig, MambaNorm, RopeScaling, RouterScores};
+use std::iter::repeat_n;
 
 impl ModelConfig {
+    /// Number of the layers that draft tokens.
+    fn drafting_layers(&self) -> usize {
+        self.drafter.as_ref().map_or(0, |drafter| drafter.layers().count())
+    }
+
     /// Numbers of layers.
     fn layer_counts(&self, keys: &mut GgufKeyWriter<'_>) {
-        let more = self.drafter.as_ref().map_or(0, |drafter| drafter.layers().count());
+        let more = self.drafting_layers();
         keys.count("block_count", self.layers.len() + more);
         if more > 0 {
             keys.count(MTP_LAYERS, more);
+        }
+    }
+
+    /// Writes the `usual` count of all layers, or where they differ, one for each: that of
+    /// `of_layer`, and after the last layer of the model the usual one.
+    fn of_layers(
+        &self,
+        keys: &mut GgufKeyWriter<'_>,
+        key: &str,
+        usual: usize,
+        of_layer: impl Fn(usize) -> usize,
+    ) {
+        let counts = (0..self.layers.len()).map(of_layer);
+        let counts: Vec<_> = counts.chain(repeat_n(usual, self.drafting_layers())).collect();
+        match counts.iter().all(|count| *count == usual) {
+            true => keys.count(key, usual),
+            false => keys.counts(key, counts.into_iter()),
         }
     }
 
@@ -39,10 +62,7 @@ impl ModelConfig {
         rows::HIDDEN.write_gguf(&self.said, &mut keys);
         let width =
             |layer| if self.said.has_feed_forward(layer) { self.said.mlp_width(layer) } else { 0 };
-        match (0..self.layers.len()).all(|layer| width(layer) == self.said.intermediate_size) {
-            false => keys.counts("feed_forward_length", (0..self.layers.len()).map(width)),
-            true => keys.count("feed_forward_length", self.said.intermediate_size),
-        }
+        self.of_layers(&mut keys, "feed_forward_length", self.said.intermediate_size, width);
         let parts = if family.gguf.half_rotated { 2 } else { 1 };
         keys.count("rope.dimension_count", parts * self.said.rope.dim);
         if family.gguf.sections {
@@ -71,11 +91,7 @@ impl ModelConfig {
                     true => 0,
                     false => self.said.kv_heads_of(layer),
                 };
-                let kv_heads = (0..self.layers.len()).map(heads);
-                match kv_heads.clone().all(|heads| heads == self.said.kv_heads) {
-                    true => keys.count("attention.head_count_kv", self.said.kv_heads),
-                    false => keys.counts("attention.head_count_kv", kv_heads),
-                }
+                self.of_layers(&mut keys, "attention.head_count_kv", self.said.kv_heads, heads);
                 keys.count("attention.key_length", self.said.head_dim);
                 let values = self.said.grouped.value_dim.unwrap_or(self.said.head_dim);
                 keys.count("attention.value_length", values);

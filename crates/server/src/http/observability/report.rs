@@ -148,7 +148,7 @@ fn draft_model(blocks: &BlockStats) -> Option<Value> {
 
 /// A drafter's tokens under its name.
 fn drafter(of: &DraftStats) -> (String, Value) {
-    let DraftStats { drafter, drafted, accepted } = of;
+    let DraftStats { drafter, drafted, accepted, .. } = of;
     (drafter.name().to_owned(), json!({"drafted": drafted, "accepted": accepted}))
 }
 

@@ -62,7 +62,8 @@ fn outputs(most: usize) -> Option<[Vec<f32>; 2]> {
         gpu.store_rows(0, which, x, &batch);
     }
     gpu.compress(0, &compression, &batch);
-    let index = IndexSpec { rows: 3, runs: RowRuns::SINGLE, last: 0, heads: HEADS, selection };
+    let (runs, heads) = (RowRuns::SINGLE, HEADS);
+    let index = IndexSpec { rows: 3, runs, last: 0, heads, first: 0, selection };
     gpu.select_rows(0, q, weights, &index, &batch);
     Some([Some(selection), None].map(|selection| {
         let out = filled(&mut gpu, HEADS * DIM, 5);

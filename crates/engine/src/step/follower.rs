@@ -1,0 +1,152 @@
+//! A rank that computes its part of what rank 0 sends.
+
+use crate::load::error::Error;
+use crate::load::runner::Runner;
+use crate::observe::drafter::MAX_DRAFTED;
+use crate::ranks::message::{MESSAGE_BYTES, MessageKind, MessageReader};
+use crate::ranks::step_message::{BatchBounds, BatchReader, read_state_copies};
+use crate::ranks::tables::LastTables;
+use backend::{Batch, GroupSize, ScaledAdapter};
+use dist::Comm;
+use std::sync::Arc;
+
+/// A rank after the first that shares a model.
+pub struct Follower {
+    runner: Runner,
+    messages: FollowedMessages,
+}
+
+impl std::fmt::Debug for Follower {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Follower({:?})", self.runner)
+    }
+}
+
+impl Follower {
+    /// Follows rank 0 with a part of the model.
+    ///
+    /// # Panics
+    /// If the rank is the first.
+    pub fn new(runner: Runner) -> Self {
+        let world = runner.ranks().world().cloned().expect("one of several ranks");
+        assert!(world.rank() > 0, "rank 0 follows nobody");
+        let messages = FollowedMessages::new(world, &runner);
+        Self { runner, messages }
+    }
+
+    /// What the part of the model is.
+    pub fn runner(&self) -> &Runner {
+        &self.runner
+    }
+
+    /// Computes what rank 0 sends, until it ends.
+    ///
+    /// # Errors
+    /// If a message is none, this rank cannot compute a batch, or another one has ended.
+    pub fn run(mut self) -> Result<(), Error> {
+        while self.runner.prepare_weights() {}
+        while let Some(task) = self.messages.next()? {
+            match task {
+                LeaderTask::Compute(batch) => self.runner.forward_unrecorded(batch)?,
+                LeaderTask::CopyStates(copies) => self.runner.copy_states(copies)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What rank 0 asks for.
+enum LeaderTask<'a> {
+    Compute(&'a Batch),
+    CopyStates(&'a [(u32, u32)]),
+}
+
+/// The messages of rank 0, and memory to read them into.
+struct FollowedMessages {
+    world: Arc<dyn Comm>,
+    number: u64,
+    bounds: BatchBounds,
+    adapters: Vec<ScaledAdapter>,
+    bytes: Vec<u8>,
+    tokens: Vec<u32>,
+    copies: Vec<(u32, u32)>,
+    batch: Batch,
+    tables: [LastTables; 2],
+}
+
+impl FollowedMessages {
+    fn new(world: Arc<dyn Comm>, runner: &Runner) -> Self {
+        let bounds = bounds(runner);
+        let adapters = runner.loaded_adapters().iter().map(|(loaded, scale)| ScaledAdapter {
+            adapter: loaded.adapter.clone(),
+            scale: *scale,
+        });
+        let tables = || LastTables::new(bounds.groups.len(), runner.table_blocks());
+        let tables = [tables(), tables()];
+        Self {
+            world,
+            number: 0,
+            adapters: adapters.collect(),
+            bytes: Vec::with_capacity(MESSAGE_BYTES),
+            tokens: Vec::with_capacity(bounds.rows),
+            copies: Vec::new(),
+            batch: runner.batch(),
+            tables,
+            bounds,
+        }
+    }
+
+    /// Waits for the next message. `None` is the end.
+    fn next(&mut self) -> Result<Option<LeaderTask<'_>>, Error> {
+        self.world.receive_bytes(0, &mut self.bytes).map_err(models::Error::from)?;
+        let (kind, mut reader) =
+            MessageReader::begin(&self.bytes, self.number).map_err(malformed)?;
+        self.number += 1;
+        match kind {
+            MessageKind::Step => {
+                let mut batches = BatchReader {
+                    bounds: &self.bounds,
+                    adapters: &self.adapters,
+                    tokens: &mut self.tokens,
+                };
+                let [last, next] = &mut self.tables;
+                let read = batches.read(&mut reader, &mut self.batch, (last, next));
+                read.map_err(malformed)?;
+                self.tables.swap(0, 1);
+                Ok(Some(LeaderTask::Compute(&self.batch)))
+            }
+            MessageKind::CopyStates => {
+                self.copies.clear();
+                let copies = &mut self.copies;
+                read_state_copies(&mut reader, &self.bounds, |from, to| copies.push((from, to)))
+                    .and_then(|()| reader.end())
+                    .map_err(malformed)?;
+                Ok(Some(LeaderTask::CopyStates(&self.copies)))
+            }
+            MessageKind::End => Ok(None),
+        }
+    }
+}
+
+/// The error of a message with this problem.
+fn malformed(problem: String) -> Error {
+    Error::Ranks(format!("rank 0 sent what is no message: {problem}"))
+}
+
+/// What batches of a model can hold.
+fn bounds(runner: &Runner) -> BatchBounds {
+    let (info, limits) = (runner.info(), runner.limits());
+    let with_spare =
+        |group: &GroupSize| GroupSize { blocks: group.blocks + runner.spare_blocks, ..*group };
+    BatchBounds {
+        rows: limits.rows,
+        logit_rows: limits.logit_rows,
+        words: info.vocab_size,
+        token_types: info.token_types,
+        context: info.context_length,
+        block: runner.block(),
+        groups: runner.groups.iter().map(with_spare).collect(),
+        states: runner.states,
+        drafted: MAX_DRAFTED,
+    }
+}

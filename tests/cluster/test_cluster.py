@@ -1,0 +1,160 @@
+"""`gannet` on ranks that MPI starts."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+import urllib.request
+
+import pytest
+
+from launchers import LIMIT, Ranks, name, paths
+
+pytestmark = pytest.mark.skipif(not paths(), reason="GANNET_TEST_MPIRUN names no launcher")
+each = pytest.mark.parametrize("launcher", paths(), ids=name)
+PROMPT = "What is the capital of France?"
+QUESTION = ["run", "--temp", "0", "--seed", "1", "--json", PROMPT]
+
+
+def alone(*arguments):
+    done = subprocess.run(
+        [os.environ["GANNET_BIN"], *arguments], capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def answer(text):
+    return json.loads(text)["text"]
+
+
+@each
+def test_stages_give_the_answer_of_one_rank(launcher, tmp_path):
+    expected = answer(alone(*QUESTION))
+    for ranks in [1, 2]:
+        code, out, err = Ranks(tmp_path, launcher, ranks, *QUESTION).wait()
+        assert (code, answer(out)) == (0, expected), err
+
+
+@each
+def test_slices_answer(launcher, tmp_path):
+    code, out, err = Ranks(tmp_path, launcher, 4, *QUESTION, "--tensor", "2").wait()
+    assert code == 0 and "Paris" in answer(out), err
+
+
+@each
+def test_logits_of_stages_have_equal_bits(launcher, tmp_path):
+    """The likelihood of a text is printed to the last bit."""
+    text = tmp_path / "text"
+    text.write_text("The capital of France is Paris. " * 30)
+    measure = ["perplexity", "--json", "--file", str(text)]
+    expected = json.loads(alone(*measure))["mean_nll"]
+    code, out, err = Ranks(tmp_path, launcher, 2, *measure).wait()
+    assert (code, json.loads(out)["mean_nll"]) == (0, expected), err
+
+
+@each
+def test_wrong_use_is_said_once(launcher, tmp_path):
+    code, out, err = Ranks(tmp_path, launcher, 3, *QUESTION, "--tensor", "2").wait()
+    assert code != 0 and err.count("expected ranks for stages of 2 slices, found 3") == 1, err
+    code, out, err = Ranks(tmp_path, launcher, 2, *QUESTION, "--stage-layers", "9,9").wait()
+    assert code != 0 and err.count("layers of stages: expected") == 1, err
+    code, out, err = Ranks(tmp_path, launcher, 2, "pack", "builtin").wait()
+    assert code != 0 and err.count("this command divides no model among ranks") == 1, err
+
+
+@each
+def test_a_model_that_one_rank_lacks_ends_all(launcher, tmp_path):
+    code, out, err = Ranks(
+        tmp_path, launcher, 2, "run", "-m", str(tmp_path / "nothing.gguf"), PROMPT
+    ).wait()
+    assert code != 0 and "nothing.gguf" in err, err
+
+
+class Served(Ranks):
+    """`gannet serve` on ranks."""
+
+    def __init__(self, folder, launcher, ranks, *options):
+        super().__init__(folder, launcher, ranks, "serve", "--port", "0", *options)
+        pattern = re.compile(r"listening on http://[0-9.]+:([0-9]+)")
+        try:
+            found = self.until(lambda: pattern.search(self.err.read_text()), what="not serving")
+        except AssertionError:
+            self.end()
+            raise
+        self.address = f"http://127.0.0.1:{found[1]}"
+
+    def complete(self, prompt, tokens=24, stream=False):
+        body = {"prompt": prompt, "max_tokens": tokens, "temperature": 0, "stream": stream}
+        body |= {"ignore_eos": True, "model": "x"}
+        request = urllib.request.Request(
+            self.address + "/v1/completions",
+            json.dumps(body).encode(),
+            {"content-type": "application/json"},
+        )
+        return urllib.request.urlopen(request, timeout=LIMIT)
+
+    def text(self, prompt):
+        with self.complete(prompt) as reply:
+            return json.load(reply)["choices"][0]["text"]
+
+
+PROMPTS = [f"{number} birds sat on a wall, and" for number in range(6)]
+
+
+@each
+def test_requests_at_once_get_the_texts_of_one_rank(launcher, tmp_path):
+    served = Served(tmp_path, launcher, 2)
+    try:
+        one_by_one = [served.text(prompt) for prompt in PROMPTS]
+        together = [None] * len(PROMPTS)
+
+        def ask(at):
+            together[at] = served.text(PROMPTS[at])
+
+        threads = [threading.Thread(target=ask, args=[at]) for at in range(len(PROMPTS))]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        assert together == one_by_one
+        os.kill(served.pids()[0], signal.SIGTERM)
+        code, _, err = served.wait()
+        assert code == 0, err
+    finally:
+        served.end()
+
+
+def lines_of(reply):
+    """The lines of a stream until it ends, however it does."""
+    lines = []
+    try:
+        for line in reply:
+            lines.append(line)
+    except (OSError, ValueError) as error:
+        lines.append(repr(error).encode())
+    return lines
+
+
+@each
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_lost_rank_ends_every_stream_and_all_ranks(launcher, tmp_path, how, rank):
+    served = Served(tmp_path, launcher, 2, "--ctx", "100000", "--rank-timeout", "1")
+    try:
+        processes = served.pids()
+        assert len(processes) == 2
+        reply = served.complete(PROMPTS[0], tokens=90000, stream=True)
+        reply.readline()
+        start = time.monotonic()
+        os.kill(processes[rank], how)
+        time.sleep(0.05)
+        if (how, rank) != (signal.SIGSTOP, 0):
+            lines = lines_of(reply)
+            assert time.monotonic() - start < 5, served.err.read_text()
+            if how == signal.SIGSTOP:
+                assert b"rank 1 has been silent" in b"".join(lines), lines[-3:]
+        stopped = {processes[rank]} if how == signal.SIGSTOP else set()
+        served.until(lambda: set(served.pids()) <= stopped, 8, "ranks are left")
+    finally:
+        served.end()
