@@ -6,6 +6,7 @@ use crate::size::count;
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use dist::{Local, Mpi};
+use models::Ranks;
 use std::num::NonZeroUsize;
 use std::str::FromStr;
 use std::time::Duration;
@@ -27,6 +28,9 @@ pub(crate) struct RankArgs {
     /// Number of layers of each stage, such as 12,16,16,12 [default: stages of about equal bytes]
     #[arg(long, value_name = "N,N")]
     stage_layers: Option<StageLayers>,
+    /// Steps under way at once, so that no stage waits for the others [default: as many as stages]
+    #[arg(long, value_name = "N", value_parser = in_flight)]
+    in_flight: Option<usize>,
     /// CPUs of each rank of --ranks local, such as 0-15,16-31 [default: a NUMA node for each, where
     /// there are as many]
     #[arg(long, value_name = "CPUS,CPUS")]
@@ -56,6 +60,13 @@ pub(crate) enum RankChoice {
     Mpi,
     /// This number of threads.
     Local(usize),
+}
+
+/// A number of steps under way at once.
+fn in_flight(text: &str) -> Result<usize, String> {
+    let most = Ranks::MAX_IN_FLIGHT;
+    let number = text.parse().ok().filter(|number| (1..=most).contains(number));
+    number.ok_or_else(|| format!("expected a number from 1 to {most}"))
 }
 
 /// Numbers of layers, separated by commas.
@@ -151,6 +162,11 @@ impl RankArgs {
     /// The layers of each stage, where they are given.
     pub fn stage_layers(&self) -> Option<Vec<usize>> {
         self.stage_layers.as_ref().map(|layers| layers.0.clone())
+    }
+
+    /// Steps under way at once, where that is given.
+    pub fn in_flight(&self) -> Option<usize> {
+        self.in_flight
     }
 
     /// Silence after which a rank is gone.

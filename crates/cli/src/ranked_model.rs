@@ -104,6 +104,7 @@ impl RankedModel {
         let host = host();
         let ranks = Ranks::grid(world, self.ranks.slices(), (&host, &cpus()))?;
         let ranks = ranks.with_stage_layers(self.ranks.stage_layers());
+        let ranks = ranks.with_in_flight(self.ranks.in_flight());
         Ok(JoinedRanks { ranks, host })
     }
 

@@ -5,8 +5,13 @@ use std::fmt;
 
 /// Most values of a piece of a message or of a collective: 64 KiB.
 pub(crate) const PIECE: usize = 1 << 14;
-/// Pieces under way to a rank, after which a sender waits.
-pub(crate) const WINDOW: usize = 4;
+/// Pieces under way to a rank, after which a sender waits: 4 MiB.
+pub(crate) const WINDOW: usize = 64;
+
+/// Whether messages of so many values can all be sent to one rank before it receives the first.
+pub fn are_posted(messages: impl Iterator<Item = usize>) -> bool {
+    messages.map(|values| values.max(1).div_ceil(PIECE)).sum::<usize>() <= WINDOW
+}
 
 /// Checks that the rank `found`, to which `rank` of `ranks` directs a call, is one of the group,
 /// and another one unless it may be the own.

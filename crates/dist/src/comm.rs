@@ -1,7 +1,9 @@
 //! Collectives between ranks.
 
 use crate::error::Error;
+use std::iter::Sum;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Most bytes of a message of bytes: 64 MiB.
 const MAX_BYTES: usize = 64 << 20;
@@ -52,7 +54,7 @@ pub trait Comm: Send + Sync {
     /// is equal, of their numbers here. Both are below 2³².
     fn split(&self, colour: usize, key: usize) -> Result<Arc<dyn Comm>, Error>;
 
-    /// What this rank has sent to others through this group so far.
+    /// What this rank has sent to others through this group so far, and how long that has taken.
     fn traffic(&self) -> Traffic;
 
     /// Concatenates the values of all ranks in the order of ranks on rank `root`, as
@@ -119,13 +121,25 @@ pub trait Comm: Send + Sync {
     }
 }
 
-/// What a rank has sent.
+/// What a rank has sent, and the time that calls have taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Messages, or parts of collectives, to single ranks.
     pub messages: u64,
     /// Bytes of their values.
     pub bytes: u64,
+    /// Time that calls have taken, in which the rank has mostly waited for others.
+    pub time: Duration,
+}
+
+impl Sum for Traffic {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, one| Self {
+            messages: sum.messages + one.messages,
+            bytes: sum.bytes + one.bytes,
+            time: sum.time + one.time,
+        })
+    }
 }
 
 /// Writes bytes as the bits of values, which are moved and never computed with.

@@ -16,6 +16,7 @@ mod lock;
 mod mpi;
 mod shard;
 
+pub use call::are_posted;
 pub use comm::{Comm, Traffic};
 pub use error::Error;
 pub use local::Local;

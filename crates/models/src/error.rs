@@ -59,4 +59,26 @@ pub enum Error {
         /// Layer and operation where these values first appeared.
         stage: String,
     },
+    /// A later stage cannot compute rows of a batch.
+    #[error("{problem}")]
+    Rows {
+        /// The rows.
+        rows: Vec<u32>,
+        /// The error of the stage.
+        problem: String,
+    },
+}
+
+impl Error {
+    /// The rows of the batch that the error is about, where it is about some, and other batches can
+    /// be computed afterwards.
+    pub fn rows(&self) -> Option<Vec<u32>> {
+        match self {
+            Self::NotFinite { row, .. } => Some(vec![*row as u32]),
+            Self::Rows { rows, .. } | Self::Backend(backend::Error::Weights { rows, .. }) => {
+                Some(rows.clone())
+            }
+            _ => None,
+        }
+    }
 }

@@ -24,16 +24,25 @@ pub trait Model: Send {
     /// The layers that draft tokens, where they are loaded.
     fn draft_layers(&self) -> Option<&dyn DraftLayers>;
 
-    /// Computes the batch and stores its keys and values. Returns the buffer of logits, `[logit
-    /// rows, vocab]`. With `check`, values that are not finite are an error that names where they
-    /// arose. Ranks that share the model all compute the batch, and the first gets logits and
-    /// hidden states.
-    fn forward(
-        &self,
-        backend: &mut dyn Backend,
-        batch: &Batch,
-        check: bool,
-    ) -> Result<Buffer, Error>;
+    /// Computes the batch in the layers of this rank, stores its keys and values, and sends what the
+    /// layers give to the next stage; the last sends wanted rows to the first. With `check`, values
+    /// that are not finite are an error that names where they arose. Ranks that share the model all
+    /// launch the same batches in the same order; where there are stages, launching ends the step
+    /// of the backend.
+    ///
+    /// # Errors
+    /// With `check`, if a value is not finite; if another rank has ended. Where stages are single
+    /// ranks, an error about rows goes to the first in place of wanted rows, and is one of landing.
+    fn launch(&self, backend: &mut dyn Backend, batch: &Batch, check: bool) -> Result<(), Error>;
+
+    /// Computes the hidden states and logits of the oldest batch that was launched and has not
+    /// landed, on the ranks of the first stage; on others it does nothing. Returns the buffer of
+    /// logits, `[logit rows, vocab]`.
+    ///
+    /// # Errors
+    /// With `check`, if a value is not finite; if a stage could not compute rows of the batch, or
+    /// another rank has ended.
+    fn land(&self, backend: &mut dyn Backend, batch: &Batch, check: bool) -> Result<Buffer, Error>;
 }
 
 /// Layers that draft tokens from the states of the model: its own of multi-token prediction, a
@@ -41,7 +50,7 @@ pub trait Model: Send {
 ///
 /// The row of a position in the first layer comes from the model's state of the position before and
 /// the position's own token; in each further layer from the state that the layer before gives. So
-/// the first position, and with each layer one more, has no row. [`Model::forward`] stores
+/// the first position, and with each layer one more, has no row. [`Model::land`] stores
 /// what all of these layers keep of the rows of its batch.
 pub trait DraftLayers {
     /// Number of layers.

@@ -35,12 +35,15 @@ impl ForwardPass<'_> {
     ///
     /// # Errors
     /// Those of `exchange`.
-    pub fn exchange(
+    pub fn exchange<E>(
         &mut self,
         x: Buffer,
         rows: usize,
-        mut exchange: impl FnMut(&mut [f32]) -> Result<(), dist::Error>,
-    ) -> Result<(), Error> {
+        mut exchange: impl FnMut(&mut [f32]) -> Result<(), E>,
+    ) -> Result<(), Error>
+    where
+        Error: From<E>,
+    {
         let mut result = Ok(());
         self.backend.update(x, rows, &mut |values| result = exchange(values));
         Ok(result?)

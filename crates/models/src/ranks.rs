@@ -4,7 +4,7 @@
 //! communication, so that the parts make up the whole.
 
 use crate::error::Error;
-use dist::{Comm, Shard, Split};
+use dist::{Comm, Shard, Split, Traffic};
 use formats::TensorView;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
@@ -33,6 +33,8 @@ pub struct Ranks {
     beside: usize,
     /// Number of layers of each stage; `None` for a division by bytes of weights.
     stage_layers: Option<Vec<usize>>,
+    /// Batches under way at once; `None` for as many as stages.
+    in_flight: Option<usize>,
 }
 
 impl std::fmt::Debug for Ranks {
@@ -48,6 +50,9 @@ impl std::fmt::Debug for Ranks {
 }
 
 impl Ranks {
+    /// Most batches that may be under way at once.
+    pub const MAX_IN_FLIGHT: usize = 64;
+
     /// All ranks of `world`, each stage of which has `slices` slices. Every rank must call this,
     /// with the name of its machine and the numbers of the processors that it may use.
     ///
@@ -71,7 +76,8 @@ impl Ranks {
         let on_host = several(world.split(colour(&host), rank)?);
         let beside = world.split(colour(&(host, cpus)), rank)?.ranks() - 1;
         let world = several(world);
-        Ok(Self { world, stages, slices, on_host, beside, stage_layers: None })
+        let (stage_layers, in_flight) = (None, None);
+        Ok(Self { world, stages, slices, on_host, beside, stage_layers, in_flight })
     }
 
     /// The same with this number of layers of each stage; `None` for a division by bytes of
@@ -79,6 +85,20 @@ impl Ranks {
     #[must_use]
     pub fn with_stage_layers(self, stage_layers: Option<Vec<usize>>) -> Self {
         Self { stage_layers, ..self }
+    }
+
+    /// The same with at most so many batches under way at once; `None` for as many as stages.
+    #[must_use]
+    pub fn with_in_flight(self, in_flight: Option<usize>) -> Self {
+        Self { in_flight, ..self }
+    }
+
+    /// Most batches under way at once: one where there are no stages.
+    pub fn in_flight(&self) -> usize {
+        match self.stages() {
+            1 => 1,
+            stages => self.in_flight.unwrap_or(stages).clamp(1, Self::MAX_IN_FLIGHT),
+        }
     }
 
     /// Number of layers of each stage, where it is given.
@@ -142,6 +162,21 @@ impl Ranks {
         self.world.as_ref().is_none_or(|world| world.rank() == 0)
     }
 
+    /// Number of stages.
+    pub fn stages(&self) -> usize {
+        self.stages.as_ref().map_or(1, |stages| stages.ranks())
+    }
+
+    /// Whether this rank is one of the first stage, which has the embedding and the output head.
+    pub fn is_first_stage(&self) -> bool {
+        self.stages.as_ref().is_none_or(|stages| stages.rank() == 0)
+    }
+
+    /// Number of slices of a stage.
+    pub fn slices(&self) -> usize {
+        self.slices.as_ref().map_or(1, |slices| slices.ranks())
+    }
+
     /// This rank among the stages.
     ///
     /// # Errors
@@ -156,6 +191,12 @@ impl Ranks {
     /// None: the rank is one of its group.
     pub fn slice(&self) -> Result<Shard, Error> {
         shard(self.slices.as_ref())
+    }
+
+    /// What this rank has sent to all others, and how long that and waiting for them has taken.
+    pub fn traffic(&self) -> Traffic {
+        let groups = [&self.world, &self.stages, &self.slices].into_iter().flatten();
+        groups.map(|group| group.traffic()).sum()
     }
 
     /// The minimum over all ranks of the number `own`. Every rank must call this.

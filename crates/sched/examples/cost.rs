@@ -29,7 +29,16 @@ impl Bench {
         let windowed = |&window| Group { window: Some(window), blocks: 3000 };
         groups.extend(windows.iter().map(windowed));
         let (block, state_every) = (32, 2048);
-        let limits = SchedulerLimits { running, rows, logits, block, groups, states, state_every };
+        let limits = SchedulerLimits {
+            running,
+            rows,
+            logits,
+            flights: 1,
+            block,
+            groups,
+            states,
+            state_every,
+        };
         Self { scheduler: Scheduler::new(limits, Name::root(b"cost")), plan: Vec::new() }
     }
 

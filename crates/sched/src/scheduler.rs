@@ -19,6 +19,9 @@ pub struct SchedulerLimits {
     pub rows: usize,
     /// Rows of a step that have logits; at least `running`.
     pub logits: usize,
+    /// Steps that may be under way at once, at least 1. Sequences that decode are spread evenly
+    /// over them.
+    pub flights: usize,
     /// Positions of a KV block.
     pub block: usize,
     /// The groups of rows. The first is the one without a window, else the one with the widest.
@@ -48,6 +51,14 @@ pub struct Planned {
     /// Number of drafted tokens of the last step that proved right, which are not part of the
     /// sequence's state yet: the ones before `position`.
     pub right: usize,
+}
+
+impl Planned {
+    /// Whether a snapshot is one of these rows.
+    fn saves(&self, save: &StateSave) -> bool {
+        let rows = self.position..self.position + self.tokens;
+        save.slot == self.slot && rows.contains(&save.position)
+    }
 }
 
 /// A snapshot that a step takes of the state of a sequence.
@@ -123,7 +134,7 @@ pub struct Scheduler {
     pub(crate) copies: Vec<BlockCopy>,
     /// States to be copied, in this order.
     pub(crate) state_copies: Vec<StateCopy>,
-    /// Snapshots of the last plan that are not committed.
+    /// Snapshots of plans that are not committed.
     pub(crate) saves: Vec<StateSave>,
     /// Workspace of `plan`.
     order: Vec<Slot>,
@@ -133,8 +144,9 @@ pub struct Scheduler {
 impl Scheduler {
     /// A scheduler over empty blocks. `root` names everything but tokens that decides the numbers.
     pub fn new(limits: SchedulerLimits, root: Name) -> Self {
-        let SchedulerLimits { running, rows, logits, block, states, .. } = limits;
+        let SchedulerLimits { running, rows, logits, flights, block, states, .. } = limits;
         assert!(running > 0 && block > 0 && !limits.groups.is_empty(), "{limits:?}");
+        assert!(flights > 0, "a step can be under way: {limits:?}");
         assert!(running <= logits && logits <= rows, "every sequence can decode: {limits:?}");
         assert!(states == 0 || states >= running, "every sequence has a state: {limits:?}");
         let (trunk, others) = (limits.groups[0], &limits.groups[1..]);
@@ -167,7 +179,7 @@ impl Scheduler {
     }
 
     /// Queues a sequence and returns its slot, which is its own until [`finish`](Self::finish). The
-    /// capacity of the sequence must fit the pool. Not to be called between a plan and its commits.
+    /// capacity of the sequence must fit the pool.
     pub fn add(&mut self, new: NewSequence) -> Slot {
         assert!(new.capacity <= self.capacity(), "it can fit");
         assert!(!new.whole || new.prompt.len() <= self.limits.rows, "a step holds it");
@@ -194,6 +206,11 @@ impl Scheduler {
     /// runs, or only sequences do whose callers choose the next tokens.
     pub fn is_idle(&self) -> bool {
         self.waiting.len() + self.running.len() == self.led
+    }
+
+    /// Whether rows of the sequence are part of a step that is planned and not committed.
+    pub fn is_flying(&self, slot: Slot) -> bool {
+        self.sequences.get(slot).is_some_and(|sequence| sequence.flying > 0)
     }
 
     /// Running, ready sequences of which one token is to be computed next.
@@ -258,19 +275,20 @@ impl Scheduler {
         self.state_copies.drain(..)
     }
 
-    /// The snapshots that the last plan takes, in its order, by position.
-    pub fn saves(&self) -> &[StateSave] {
-        &self.saves
+    /// The snapshots that the step of `planned` takes of its sequence, by position.
+    pub fn saves(&self, planned: &Planned) -> impl Iterator<Item = &StateSave> {
+        self.saves.iter().filter(|save| planned.saves(save))
     }
 
     /// Fills `plan` with the next step: a row for each sequence that decodes, as many of the
     /// offered drafts as fit, then chunks of prompts by priority and arrival, at most `prompt`
-    /// tokens together. With states, sequences whose last rows were not committed begin again from
-    /// their snapshots, because a step that fails leaves states undefined.
+    /// tokens together. Steps that are planned and not committed are under way: a sequence of which
+    /// they compute the newest token is no part of the plan, and none of theirs is preempted for
+    /// it. Steps are computed and committed in the order of their plans.
     pub fn plan(&mut self, prompt: usize, plan: &mut Vec<Planned>) {
         plan.clear();
-        self.discard_uncommitted();
-        let spare = self.limits.rows - self.decoding().count();
+        let mut decoding = self.decoding().count().min(self.decoding_of_a_flight());
+        let spare = self.limits.rows - decoding;
         let prompt = prompt.min(spare);
         // Sequences that are admitted or end their prompt now need logits too.
         let logits = self.limits.logits - self.limits.running;
@@ -280,10 +298,18 @@ impl Scheduler {
         order.clone_from(&self.running);
         for &slot in &order {
             let Sequence { phase, ready, drafts, .. } = self.sequences[slot];
+            let pending = self.sequences[slot].pending();
             // It may have been preempted for one before it.
-            if ready && phase == SequencePhase::Running {
-                plan.extend(self.plan_one(slot, &mut budget, Some(drafts)));
+            if !ready || phase != SequencePhase::Running || pending == 0 {
+                continue;
             }
+            if pending == 1 {
+                if decoding == 0 {
+                    continue;
+                }
+                decoding -= 1;
+            }
+            plan.extend(self.plan_one(slot, &mut budget, Some(drafts)));
         }
         self.order = order;
         while budget.prompt > 0 {
@@ -295,12 +321,29 @@ impl Scheduler {
         }
     }
 
-    /// Forgets the snapshots and the states of rows that were planned and not committed.
-    fn discard_uncommitted(&mut self) {
+    /// Most sequences that decode in one step, where those that run are spread over all that may be
+    /// under way.
+    fn decoding_of_a_flight(&self) -> usize {
+        let decodes = |slot: &&Slot| {
+            let sequence = &self.sequences[**slot];
+            sequence.pending() <= 1 && (sequence.ready || sequence.flying > 0)
+        };
+        self.running.iter().filter(decodes).count().div_ceil(self.limits.flights)
+    }
+
+    /// Discards all steps that are planned and not committed, after one has failed: their rows are
+    /// planned again. With states, their sequences begin again from their snapshots, because a step
+    /// that fails leaves states undefined.
+    pub fn discard_uncommitted(&mut self) {
         self.saves.drain(..).for_each(|save| self.cache.states.release(save.state));
-        let in_step = |slot: &&Slot| self.sequences[**slot].in_step;
-        let undefined: Vec<Slot> = self.running.iter().filter(in_step).copied().collect();
-        undefined.into_iter().for_each(|slot| self.preempt(slot));
+        let is_flying = |slot: &&Slot| self.sequences[**slot].flying > 0;
+        let flying: Vec<Slot> = self.running.iter().filter(is_flying).copied().collect();
+        for slot in flying {
+            match self.sequences[slot].state {
+                Some(_) => self.preempt(slot),
+                None => self.sequences[slot].flying = 0,
+            }
+        }
     }
 
     /// Plans the snapshots after planned rows, as far as there are slots, the last first.
@@ -315,7 +358,6 @@ impl Scheduler {
         }
         let (states, now) = (&mut self.cache.states, self.cache.groups[0].pool.clock());
         let sequence = &mut self.sequences[slot];
-        sequence.in_step = true;
         let first = self.saves.len();
         let points: Vec<usize> = sequence.points.between(position, position + tokens).collect();
         for &point in points.iter().rev() {
@@ -336,8 +378,9 @@ impl Scheduler {
         drafts: Option<usize>,
     ) -> Option<Planned> {
         let sequence = &self.sequences[slot];
-        let (pending, position) = (sequence.pending(), sequence.computed);
-        let right = position - sequence.folded;
+        let (pending, position) = (sequence.pending(), sequence.planned());
+        // Steps under way have none.
+        let right = if sequence.flying > 0 { 0 } else { position - sequence.folded };
         // The budget holds no rows of those that decode.
         let drafts = drafts.filter(|_| pending == 1);
         let whole = sequence.whole && drafts.is_none();
@@ -375,6 +418,7 @@ impl Scheduler {
             }
         };
         let samples = tokens == pending;
+        self.sequences[slot].flying += tokens;
         Some(Planned { slot, position, tokens, drafts, outputs, samples, right })
     }
 
@@ -400,8 +444,7 @@ impl Scheduler {
             if granted == rows || (granted > 0 && (windowed || trunk == rows)) {
                 return granted;
             }
-            let behind = self.running.last().copied().filter(|&last| last != slot);
-            let Some(victim) = self.stalled(slot).or(behind) else { return granted };
+            let Some(victim) = self.stalled(slot).or(self.last_after(slot)) else { return granted };
             self.preempt(victim);
         }
     }
@@ -410,10 +453,20 @@ impl Scheduler {
         self.sequences[slot].grow(rows, &mut self.cache)
     }
 
-    /// The last running sequence besides `slot` that is not ready.
+    /// The last running sequence besides `slot` that is not ready, and not part of a step under
+    /// way.
     fn stalled(&self, slot: Slot) -> Option<Slot> {
-        let mut behind = self.running.iter().rev().copied();
-        behind.find(|&other| other != slot && !self.sequences[other].ready)
+        let mut last_first = self.running.iter().rev().copied();
+        last_first.find(|&other| {
+            let Sequence { ready, flying, .. } = self.sequences[other];
+            other != slot && !ready && flying == 0
+        })
+    }
+
+    /// The last running sequence that is not part of a step under way, if it comes after `slot`.
+    fn last_after(&self, slot: Slot) -> Option<Slot> {
+        let mut after = self.running.iter().rev().copied().take_while(|&other| other != slot);
+        after.find(|&other| self.sequences[other].flying == 0)
     }
 
     fn preempt(&mut self, slot: Slot) {
@@ -478,8 +531,13 @@ impl Scheduler {
             || waiting.any(|other| sequence.waits_for_restore(other, found, &self.cache))
     }
 
-    /// Whether each group has blocks for all its tokens, and one more for each running sequence.
+    /// Whether each group has blocks for all its tokens, and one more for each running sequence;
+    /// with states, whether snapshots of steps under way have left it a slot.
     fn fits(&self, slot: Slot, found: &Match) -> bool {
+        let states = &self.cache.states;
+        if !(states.is_empty() || states.has_room()) {
+            return false;
+        }
         let tokens = self.sequences[slot].chain.tokens.len();
         let mut groups = self.cache.groups.iter().zip(&found.groups);
         groups.all(|(group, part)| {
@@ -497,9 +555,10 @@ impl Scheduler {
             assert!(sampled.len() <= planned.drafts + 1, "more tokens than rows");
         }
         let sampled = if planned.samples { sampled } else { &[] };
+        assert_eq!(planned.position, sequence.computed, "steps are committed in order");
         sequence.commit(planned.tokens, sampled, &mut self.cache);
         let now = self.cache.trunk().clock();
-        for save in self.saves.extract_if(.., |save| save.slot == planned.slot) {
+        for save in self.saves.extract_if(.., |save| planned.saves(save)) {
             let point = save.position + 1;
             let depth = sequence.points.depth(point, self.cache.block);
             self.cache.states.keep(save.state, &sequence.chain, point, depth, now);
@@ -513,6 +572,9 @@ impl Scheduler {
     pub fn finish(&mut self, slot: Slot) {
         self.end_restore(slot);
         let Some(sequence) = self.sequences.get_mut(slot) else { return };
+        for save in self.saves.extract_if(.., |save| save.slot == slot) {
+            self.cache.states.release(save.state);
+        }
         sequence.release(&mut self.cache);
         self.led -= usize::from(sequence.waits);
         self.waiting.ended(sequence.tenant, sequence.user);

@@ -110,8 +110,9 @@ pub(crate) struct Sequence {
     pub folded: usize,
     /// The slot of the state, if it runs and has one.
     pub state: Option<u32>,
-    /// Whether a step changes the state, so that it is undefined until the step is committed.
-    pub in_step: bool,
+    /// Known tokens after the computed ones whose rows are part of steps under way. Until these
+    /// are committed, the state is undefined.
+    pub flying: usize,
     /// Full blocks that it had computed when it ran last.
     released: usize,
     /// Where later sequences are likely to continue.
@@ -161,7 +162,7 @@ impl Sequence {
             computed: 0,
             folded: 0,
             state: None,
-            in_step: false,
+            flying: 0,
             released: 0,
             points,
             lookup: None,
@@ -172,9 +173,14 @@ impl Sequence {
         }
     }
 
-    /// Number of tokens that are not computed yet.
+    /// Tokens that are computed, or will be when all steps under way are committed.
+    pub fn planned(&self) -> usize {
+        self.computed + self.flying
+    }
+
+    /// Number of tokens that are neither computed nor part of a step under way.
     pub fn pending(&self) -> usize {
-        self.chain.tokens.len() - self.computed
+        self.chain.tokens.len() - self.planned()
     }
 
     /// The first row that needs an output; at the latest the last row, which is always computed.
@@ -184,7 +190,7 @@ impl Sequence {
             PromptOutput::AllLogits | PromptOutput::HiddenStates
                 if self.delivered < self.prompt =>
             {
-                self.delivered.max(self.known).min(last)
+                self.delivered.max(self.planned()).max(self.known).min(last)
             }
             _ => last,
         }
@@ -194,7 +200,7 @@ impl Sequence {
     pub fn outputs(&self, rows: usize) -> usize {
         match self.output {
             PromptOutput::Nothing => 0,
-            _ => (self.computed + rows).saturating_sub(self.first_output()),
+            _ => (self.planned() + rows).saturating_sub(self.first_output()),
         }
     }
 
@@ -202,7 +208,7 @@ impl Sequence {
     pub fn within(&self, rows: usize, logits: usize) -> usize {
         match self.output {
             PromptOutput::HiddenStates | PromptOutput::Nothing => rows,
-            _ => rows.min((self.first_output() - self.computed).saturating_add(logits)),
+            _ => rows.min((self.first_output() - self.planned()).saturating_add(logits)),
         }
     }
 
@@ -384,22 +390,22 @@ impl Sequence {
     /// Takes blocks for up to `rows` more rows. Returns the rows that fit into the first group, and
     /// the rows that fit into all of them.
     pub fn grow(&mut self, rows: usize, cache: &mut Cache) -> (usize, usize) {
-        let computed = self.computed;
-        let mut fit = self.blocks(cache).map(|blocks| blocks.grow(computed, rows));
+        let planned = self.planned();
+        let mut fit = self.blocks(cache).map(|blocks| blocks.grow(planned, rows));
         let trunk = fit.next().unwrap_or_default();
         (trunk, fit.fold(trunk, usize::min))
     }
 
-    /// Rows after the computed ones for which it has blocks.
+    /// Rows after the planned ones for which it has blocks.
     pub fn room(&self) -> usize {
         let blocks = self.tables.iter().map(Vec::len).min().unwrap_or_default();
-        blocks * self.chain.block - self.computed
+        blocks * self.chain.block - self.planned()
     }
 
     /// Counts `tokens` known tokens as computed, appends the `sampled` ones, all but the last of
     /// which were computed as drafts, and registers the blocks that are full.
     pub fn commit(&mut self, tokens: usize, sampled: &[u32], cache: &mut Cache) {
-        self.in_step = false;
+        self.flying -= tokens;
         self.computed += tokens;
         self.delivered = self.delivered.max(self.computed);
         self.folded = self.computed;
@@ -417,7 +423,7 @@ impl Sequence {
     /// computed any more, but may find it in the cache, the partial last block included.
     pub fn release(&mut self, cache: &mut Cache) {
         let (computed, next) = if self.whole { (0, 0) } else { (self.computed, self.folded) };
-        let known = self.spans[0].registrable && next > 0 && !self.in_step;
+        let known = self.spans[0].registrable && next > 0 && self.flying == 0;
         self.released = self.spans[0].registered;
         self.blocks(cache).for_each(|blocks| blocks.release(computed, next));
         let now = cache.trunk().clock();
@@ -428,7 +434,7 @@ impl Sequence {
             Some(state) => cache.states.release(state),
             None => {}
         }
-        (self.computed, self.folded, self.in_step) = (0, 0, false);
+        (self.computed, self.folded, self.flying) = (0, 0, 0);
     }
 }
 

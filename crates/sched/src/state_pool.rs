@@ -124,6 +124,11 @@ impl StatePool {
         positions.filter(is_of).map(|(position, _)| position).collect()
     }
 
+    /// Whether a slot can be taken.
+    pub fn has_room(&self) -> bool {
+        !(self.free.is_empty() && self.evictable.is_empty())
+    }
+
     /// Takes an empty slot, else that of the least valuable snapshot.
     pub fn take(&mut self) -> Option<u32> {
         self.free.pop().or_else(|| {

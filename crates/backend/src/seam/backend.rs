@@ -114,7 +114,11 @@ pub trait Executor: Send {
     /// Begins the step that computes `batch`. Operations that take a batch are given this one until
     /// the next step begins.
     fn begin(&mut self, _batch: &Batch) {}
-    /// Ends the step.
+    /// Goes on with the step that computes `batch`, after which other ones have begun.
+    fn resume(&mut self, batch: &Batch) {
+        self.begin(batch);
+    }
+    /// Ends the step, or the part of it since it was begun or resumed.
     ///
     /// # Errors
     /// If the device failed since the last step ended: what was read since is undefined, and so are

@@ -39,7 +39,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     any("weights-read-threads"),
     any("weights-preload"), user("route-trace"), any("simulate-memory"),
     any("ranks"), any("pipeline"), any("tensor"), any("stage-layers"), any("local-cpus"),
-    any("rank-timeout"),
+    any("in-flight"), any("rank-timeout"),
     user("kv-dir"), any("kv-dir-size"), any("kv-dir-write"), any("kv-dir-write-rate"),
     user("kv-dir-key"), any("kv-dir-min-tokens"),
     any("max-tokens"), any("min-tokens"), any("temp"), any("top-k"), any("top-p"), any("min-p"),

@@ -4,6 +4,7 @@
 
 use crate::call::WINDOW;
 use crate::lock::lock;
+use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,14 +12,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Debug, Default)]
 pub(super) struct PieceChannel {
     pieces: AtomicUsize,
-    ring: Mutex<Ring>,
+    queue: Mutex<Queue>,
 }
 
 #[derive(Debug, Default)]
-struct Ring {
-    pieces: [SentPiece; WINDOW],
-    /// Index of the first piece.
-    first: usize,
+struct Queue {
+    pieces: VecDeque<SentPiece>,
+    /// Memory for others.
+    spare: Vec<SentPiece>,
 }
 
 #[derive(Debug, Default)]
@@ -41,12 +42,12 @@ impl PieceChannel {
 
     /// Adds a piece of a message of `total` values to the channel, which is not full.
     pub fn put(&self, total: usize, values: &[f32]) {
-        let mut ring = lock(&self.ring);
-        let at = (ring.first + self.pieces.load(Ordering::Acquire)) % WINDOW;
-        let piece = &mut ring.pieces[at];
+        let mut queue = lock(&self.queue);
+        let mut piece = queue.spare.pop().unwrap_or_default();
         piece.total = total;
         piece.values.clear();
         piece.values.extend_from_slice(values);
+        queue.pieces.push_back(piece);
         self.pieces.fetch_add(1, Ordering::Release);
     }
 
@@ -55,13 +56,13 @@ impl PieceChannel {
     /// # Errors
     /// The length that the message has instead.
     pub fn take(&self, expected: usize, values: &mut [f32]) -> Result<(), usize> {
-        let mut ring = lock(&self.ring);
-        let piece = &ring.pieces[ring.first];
+        let mut queue = lock(&self.queue);
+        let piece = queue.pieces.pop_front().expect("a piece has come");
         let found = piece.total;
         if found == expected {
             values.copy_from_slice(&piece.values);
         }
-        ring.first = (ring.first + 1) % WINDOW;
+        queue.spare.push(piece);
         self.pieces.fetch_sub(1, Ordering::Release);
         if found == expected { Ok(()) } else { Err(found) }
     }

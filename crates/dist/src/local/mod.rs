@@ -21,8 +21,8 @@ use crate::lock::lock;
 use contribution::Contribution;
 use group::RankGroup;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLockReadGuard};
+use std::time::Instant;
 
 /// One rank of a group of threads.
 ///
@@ -34,8 +34,7 @@ pub struct Local {
     group: Arc<RankGroup>,
     /// Rounds that this rank has completed; locked for the length of a call.
     turn: Mutex<u64>,
-    messages: AtomicU64,
-    bytes: AtomicU64,
+    traffic: Mutex<Traffic>,
 }
 
 impl Local {
@@ -49,8 +48,8 @@ impl Local {
     }
 
     fn of(group: Arc<RankGroup>, rank: usize) -> Self {
-        let (turn, messages, bytes) = Default::default();
-        Self { rank, group, turn, messages, bytes }
+        let (turn, traffic) = Default::default();
+        Self { rank, group, turn, traffic }
     }
 
     /// Contributes a piece of this rank's `own` values and meets the others. Returns the round,
@@ -62,14 +61,14 @@ impl Local {
         own: usize,
         piece: &[f32],
     ) -> Result<u64, Error> {
-        let round = *turn;
+        let (round, begun) = (*turn, Instant::now());
         self.group.write_contribution(self.rank, round, |contribution| {
             contribution.write(call, own, piece)
         });
         self.group.meet(self.rank, round)?;
         // All arrived, so all continue, whatever they find.
         *turn += 1;
-        self.count(self.ranks() - 1, piece.len());
+        self.count(self.ranks() - 1, piece.len(), begun);
         for (rank, contribution) in self.contributions(round) {
             contribution.check(rank, call, self.rank)?;
         }
@@ -109,7 +108,7 @@ impl Local {
         expected: usize,
         values: &mut [f32],
     ) -> Result<Result<(), usize>, Error> {
-        let channel = self.group.channel(from, self.rank);
+        let (channel, begun) = (self.group.channel(from, self.rank), Instant::now());
         self.group.notifier.wait(|| {
             // In this order: what was sent before the sender left is there.
             let here = self.group.check(from, self.rank);
@@ -117,13 +116,16 @@ impl Local {
         })?;
         let taken = channel.take(expected, values);
         self.group.notifier.notify();
+        self.count(0, 0, begun);
         Ok(taken)
     }
 
-    /// Counts messages to single ranks, of so many values each.
-    fn count(&self, messages: usize, values: usize) {
-        self.messages.fetch_add(messages as u64, Ordering::Relaxed);
-        self.bytes.fetch_add(4 * (messages * values) as u64, Ordering::Relaxed);
+    /// Counts messages to single ranks, of so many values each, and the time since a call began.
+    fn count(&self, messages: usize, values: usize, begun: Instant) {
+        let mut traffic = lock(&self.traffic);
+        traffic.messages += messages as u64;
+        traffic.bytes += 4 * (messages * values) as u64;
+        traffic.time += begun.elapsed();
     }
 
     fn check_length(&self, call: &'static str, expected: usize, found: usize) -> Result<(), Error> {
@@ -195,12 +197,13 @@ impl Comm for Local {
         let _turn = lock(&self.turn);
         let channel = self.group.channel(self.rank, to);
         for range in pieces(values.len()) {
+            let begun = Instant::now();
             self.group.notifier.wait(|| {
                 self.group.check(to, self.rank)?;
                 Ok(!channel.is_full())
             })?;
             channel.put(values.len(), &values[range.clone()]);
-            self.count(1, range.len());
+            self.count(1, range.len(), begun);
             self.group.notifier.notify();
         }
         Ok(())
@@ -240,8 +243,7 @@ impl Comm for Local {
     }
 
     fn traffic(&self) -> Traffic {
-        let count = |number: &AtomicU64| number.load(Ordering::Relaxed);
-        Traffic { messages: count(&self.messages), bytes: count(&self.bytes) }
+        *lock(&self.traffic)
     }
 }
 

@@ -7,6 +7,7 @@ use crate::call::{PIECE, RankCall};
 use crate::comm::Traffic;
 use crate::error::Error;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The piece that another rank has sent: its header, and bytes.
 pub(super) type OtherPiece<'a> = Option<(PieceHeader, &'a [u8])>;
@@ -62,7 +63,9 @@ impl Links {
 
     fn post(&mut self, to: usize, header: PieceHeader, values: &[f32]) -> Result<(), Error> {
         let Some(pair) = &mut self.pairs[to] else { return Ok(()) };
+        let begun = Instant::now();
         pair.send(header, values)?;
+        self.traffic.time += begun.elapsed();
         self.traffic.messages += 1;
         self.traffic.bytes += 4 * values.len() as u64;
         Ok(())
@@ -95,7 +98,9 @@ impl Links {
     /// The next piece from another rank.
     fn next(&mut self, from: usize) -> Result<(PieceHeader, &[u8]), Error> {
         let pair = self.pairs[from].as_mut().expect("another rank");
+        let begun = Instant::now();
         let (header, bytes) = pair.receive()?;
+        self.traffic.time += begun.elapsed();
         let header = header.ok_or(Error::NoMessage { from, rank: self.rank })?;
         Ok((header, bytes))
     }

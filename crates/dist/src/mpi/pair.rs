@@ -17,10 +17,14 @@ pub(super) struct Pair {
     /// The other's rank of the world.
     other: usize,
     tag: i32,
-    sends: [Transfer; WINDOW],
+    /// At most [`WINDOW`] buffers, one more whenever all are under way.
+    sends: Vec<Transfer>,
     /// The buffer that was used first.
     next: usize,
     receive: Transfer,
+    library: Arc<MpiLibrary>,
+    /// Bytes of a buffer.
+    bytes: usize,
 }
 
 impl Pair {
@@ -28,8 +32,8 @@ impl Pair {
     /// this tag.
     pub fn new(library: &Arc<MpiLibrary>, (other, tag): (usize, i32), bytes: usize) -> Self {
         let transfer = || Transfer::new(library.clone(), bytes);
-        let sends = std::array::from_fn(|_| transfer());
-        Self { other, tag, sends, next: 0, receive: transfer() }
+        let (sends, receive) = (vec![transfer()], transfer());
+        Self { other, tag, sends, next: 0, receive, library: library.clone(), bytes }
     }
 
     /// Sends a piece once a buffer is free. Returns its bytes.
@@ -37,11 +41,16 @@ impl Pair {
     /// # Errors
     /// If a call of MPI fails.
     pub fn send(&mut self, header: PieceHeader, values: &[f32]) -> Result<usize, Error> {
+        if self.sends.len() < WINDOW && !self.sends[self.next].poll()? {
+            // After the newest, and before the oldest.
+            let transfer = Transfer::new(self.library.clone(), self.bytes);
+            self.sends.insert(self.next, transfer);
+        }
         let transfer = &mut self.sends[self.next];
         wait(transfer)?;
         let length = header.write(values, transfer.bytes());
         transfer.send(length, self.other, self.tag)?;
-        self.next = (self.next + 1) % WINDOW;
+        self.next = (self.next + 1) % self.sends.len();
         Ok(length)
     }
 
@@ -85,7 +94,8 @@ impl Pair {
     /// # Errors
     /// If a call of MPI fails.
     pub fn is_full(&mut self) -> Result<bool, Error> {
-        self.sends[self.next].poll().map(|is_free| !is_free)
+        let is_free = self.sends[self.next].poll()?;
+        Ok(!is_free && self.sends.len() == WINDOW)
     }
 
     /// Whether all that was sent has left.

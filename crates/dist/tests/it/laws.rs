@@ -84,9 +84,9 @@ fn messages_arrive_in_order(comm: &dyn Comm) {
         return;
     }
     let (next, last) = ((rank + 1) % ranks, (rank + ranks - 1) % ranks);
-    for (seed, length) in (0..).zip(LENGTHS) {
+    for (seed, length) in (0..).zip(LENGTHS.into_iter().chain([64 * PIECE, 65 * PIECE + 1])) {
         let mut found = vec![0.0; length];
-        let is_short = length <= 4 * PIECE;
+        let is_short = length <= 64 * PIECE;
         if is_short || rank == 0 {
             comm.send(next, &values(rank, seed, length)).unwrap();
         }

@@ -60,6 +60,8 @@ pub struct Runner {
     logits: Option<(Buffer, usize)>,
     /// Number of hidden states of the last batch.
     hidden: usize,
+    /// Values of a row of the residual stream, or streams.
+    stream_width: usize,
     /// Capacity above which a sequence has the frequencies of long ones, where the model has such.
     long_from: Option<usize>,
     /// What the model says of vectors of texts.
@@ -145,6 +147,7 @@ impl Runner {
             adapters,
             logits: None,
             hidden: 0,
+            stream_width: config.hidden * config.head.streams(),
             long_from: config.long_from(),
             embedding,
             is_encoder: config.is_encoder(),
@@ -339,15 +342,47 @@ impl Runner {
     /// If a checked value is not finite or the backend or another rank fails. After an error of a
     /// rank, all ranks have to be dropped.
     pub fn forward(&mut self, batch: &Batch) -> Result<&[f32], Error> {
-        self.forward_unrecorded(batch)?;
-        self.routes.step(&mut *self.backend);
-        self.warn_of_unlocked();
+        self.launch(batch)?;
+        self.land(batch)?;
         Ok(self.logits())
+    }
+
+    /// The first part of [`forward`](Self::forward): up to where the first of several stages hands
+    /// its rows to the next. Several batches may be launched before the oldest lands.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    pub(crate) fn launch(&mut self, batch: &Batch) -> Result<(), Error> {
+        self.launch_unrecorded(batch)?;
+        if self.is_staged() {
+            self.routes.step(&mut *self.backend);
+        }
+        Ok(())
+    }
+
+    /// The second part of [`forward`](Self::forward), of the oldest batch that was launched: waits
+    /// for its rows, and computes hidden states and logits.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    pub(crate) fn land(&mut self, batch: &Batch) -> Result<(), Error> {
+        self.land_unrecorded(batch)?;
+        if !self.is_staged() {
+            self.routes.step(&mut *self.backend);
+        }
+        self.warn_of_unlocked();
+        Ok(())
     }
 
     /// As [`forward`](Self::forward), of a batch of no request, whose experts no trace and no
     /// profile counts.
     pub(crate) fn forward_unrecorded(&mut self, batch: &Batch) -> Result<(), Error> {
+        self.launch_unrecorded(batch)?;
+        self.land_unrecorded(batch)
+    }
+
+    /// As [`launch`](Self::launch), of a batch of no request.
+    pub(crate) fn launch_unrecorded(&mut self, batch: &Batch) -> Result<(), Error> {
         assert!(batch.rows() <= self.limits.rows, "more rows than the workspace holds");
         assert!(
             batch.logit_rows().len() <= self.limits.logit_rows,
@@ -361,13 +396,43 @@ impl Runner {
         self.backend.begin(batch);
         self.backend.copy_blocks(batch.copies());
         self.backend.copy_states(batch.state_copies());
-        let logits = self.model.forward(&mut *self.backend, batch, self.check)?;
+        Ok(self.model.launch(&mut *self.backend, batch, self.check)?)
+    }
+
+    /// As [`land`](Self::land), of a batch of no request.
+    pub(crate) fn land_unrecorded(&mut self, batch: &Batch) -> Result<(), Error> {
+        (self.logits, self.hidden) = (None, 0);
+        if self.is_staged() {
+            if let Some(leader) = &mut self.leader {
+                leader.land().map_err(models::Error::from)?;
+            }
+            self.backend.resume(batch);
+        }
+        let logits = self.model.land(&mut *self.backend, batch, self.check)?;
         self.logits = Some((logits, batch.logit_rows().len()));
         self.hidden = batch.hidden_rows().len();
         self.backend.fetch(logits, batch.logit_rows().len());
         self.backend.fetch(self.model.hidden(), self.hidden);
         self.backend.end()?;
         Ok(())
+    }
+
+    /// Whether this rank is one of the first of several stages, which computes outputs of a batch
+    /// after later stages have had it.
+    pub(crate) fn lands_later(&self) -> bool {
+        self.is_staged() && self.ranks.is_first_stage()
+    }
+
+    /// Whether the last of several stages can send the outputs of all these batches before rank 0
+    /// takes the first, so that neither waits for the other.
+    pub(crate) fn are_posted<'a>(&self, batches: impl Iterator<Item = &'a Batch>) -> bool {
+        let rows = batches.map(|batch| batch.wanted_rows().map(|rows| rows.len()).sum::<usize>());
+        dist::are_posted(rows.map(|rows| rows * self.stream_width))
+    }
+
+    /// Whether stages of several ranks share the model.
+    fn is_staged(&self) -> bool {
+        self.ranks.stages() > 1
     }
 
     /// Says once that the system does not lock the memory of streamed weights, where it swaps.

@@ -15,6 +15,8 @@ pub(crate) struct Leader {
     /// Tables of the last step, and of the one that is sent.
     tables: [LastTables; 2],
     groups: usize,
+    /// Slices of each stage.
+    slices: usize,
 }
 
 impl Leader {
@@ -23,7 +25,8 @@ impl Leader {
     pub fn of(ranks: &Ranks, groups: usize, blocks: usize) -> Option<Self> {
         let world = ranks.led()?.clone();
         let tables = [LastTables::new(groups, blocks), LastTables::new(groups, blocks)];
-        Some(Self { world, writer: MessageWriter::default(), tables, groups })
+        let (writer, slices) = (MessageWriter::default(), ranks.slices());
+        Some(Self { world, writer, tables, groups, slices })
     }
 
     /// Has all ranks compute `batch`.
@@ -36,6 +39,19 @@ impl Leader {
         write(&mut self.writer, batch, (last, next), self.groups);
         self.tables.swap(0, 1);
         self.send()
+    }
+
+    /// Has the other slices of the first of several stages compute the outputs of the oldest batch
+    /// that was sent.
+    ///
+    /// # Errors
+    /// If a rank has ended.
+    pub fn land(&mut self) -> Result<(), Error> {
+        if self.slices > 1 {
+            self.writer.begin(MessageKind::Land);
+            self.send()?;
+        }
+        Ok(())
     }
 
     /// Has all ranks copy states, from the first slot of each pair to the second.

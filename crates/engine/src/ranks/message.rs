@@ -10,16 +10,18 @@ pub(crate) const MESSAGE_BYTES: usize = 1 << 16;
 /// What a message asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MessageKind {
-    /// Compute a batch.
+    /// Compute a batch, on the first of several stages up to its outputs.
     Step = 0,
     /// Copy states.
     CopyStates = 1,
     /// End.
     End = 2,
+    /// Compute the outputs of the oldest batch, on the first of several stages.
+    Land = 3,
 }
 
 impl MessageKind {
-    const ALL: [Self; 3] = [Self::Step, Self::CopyStates, Self::End];
+    const ALL: [Self; 4] = [Self::Step, Self::CopyStates, Self::End, Self::Land];
 }
 
 /// Writes a message into bytes that are kept.

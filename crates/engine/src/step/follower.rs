@@ -8,6 +8,8 @@ use crate::ranks::step_message::{BatchBounds, BatchReader, read_state_copies};
 use crate::ranks::tables::LastTables;
 use backend::{Batch, GroupSize, ScaledAdapter};
 use dist::Comm;
+use models::Ranks;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// A rank after the first that shares a model.
@@ -48,6 +50,9 @@ impl Follower {
         while let Some(task) = self.messages.next()? {
             match task {
                 LeaderTask::Compute(batch) => self.runner.forward_unrecorded(batch)?,
+                LeaderTask::Launch(batch) => self.runner.launch_unrecorded(batch)?,
+                LeaderTask::Land(Some(batch)) => self.runner.land_unrecorded(batch)?,
+                LeaderTask::Land(None) => {}
                 LeaderTask::CopyStates(copies) => self.runner.copy_states(copies)?,
             }
         }
@@ -58,6 +63,9 @@ impl Follower {
 /// What rank 0 asks for.
 enum LeaderTask<'a> {
     Compute(&'a Batch),
+    Launch(&'a Batch),
+    /// `None` after the first stage, which has the output head.
+    Land(Option<&'a Batch>),
     CopyStates(&'a [(u32, u32)]),
 }
 
@@ -70,7 +78,13 @@ struct FollowedMessages {
     bytes: Vec<u8>,
     tokens: Vec<u32>,
     copies: Vec<(u32, u32)>,
+    /// The batch of the last message.
     batch: Batch,
+    /// Whether outputs of batches are asked for later, as on the first of several stages.
+    lands_later: bool,
+    /// Batches whose outputs were not asked for yet, the oldest first, and others.
+    launched: VecDeque<Batch>,
+    spare: Vec<Batch>,
     tables: [LastTables; 2],
 }
 
@@ -91,6 +105,9 @@ impl FollowedMessages {
             tokens: Vec::with_capacity(bounds.rows),
             copies: Vec::new(),
             batch: runner.batch(),
+            lands_later: runner.lands_later(),
+            launched: VecDeque::new(),
+            spare: Vec::new(),
             tables,
             bounds,
         }
@@ -113,8 +130,24 @@ impl FollowedMessages {
                 let read = batches.read(&mut reader, &mut self.batch, (last, next));
                 read.map_err(malformed)?;
                 self.tables.swap(0, 1);
-                Ok(Some(LeaderTask::Compute(&self.batch)))
+                if !self.lands_later {
+                    return Ok(Some(LeaderTask::Compute(&self.batch)));
+                }
+                let most = Ranks::MAX_IN_FLIGHT;
+                if self.launched.len() == most {
+                    return Err(malformed(format!("more than {most} batches are under way")));
+                }
+                let next = self.spare.pop().unwrap_or_default();
+                self.launched.push_back(std::mem::replace(&mut self.batch, next));
+                Ok(self.launched.back().map(LeaderTask::Launch))
             }
+            MessageKind::Land if self.lands_later => {
+                let landed = self.launched.pop_front();
+                let landed = landed.ok_or_else(|| malformed("no batch is under way".into()))?;
+                self.spare.push(std::mem::replace(&mut self.batch, landed));
+                Ok(Some(LeaderTask::Land(Some(&self.batch))))
+            }
+            MessageKind::Land => Ok(Some(LeaderTask::Land(None))),
             MessageKind::CopyStates => {
                 self.copies.clear();
                 let copies = &mut self.copies;

@@ -94,6 +94,7 @@ impl ModelDrafter {
             running,
             rows,
             logits: rows,
+            flights: 1,
             block: runner.block(),
             groups: runner.draft_groups().collect(),
             states,
@@ -241,6 +242,7 @@ impl ModelDrafter {
         }
         let prompt = self.prompts.prompt(self.candidates.len().max(1)).min(left);
         let before = self.scheduler.counters().0;
+        self.scheduler.discard_uncommitted();
         self.scheduler.plan(prompt, &mut self.plan);
         if self.scheduler.counters().0 > before {
             for slot in self.sequences.slots() {
@@ -491,7 +493,7 @@ fn push_state(
         batch.copy_state(state, slot);
     }
     batch.state(StateRows { slot, right: 0, guesses: 0 });
-    let saves = scheduler.saves().iter().filter(|save| save.slot == planned.slot);
+    let saves = scheduler.saves(planned);
     saves.for_each(|save| batch.save(save.position, save.state));
     if planned.samples {
         batch.save(planned.position + planned.tokens - 1, state);

@@ -1,13 +1,12 @@
-//! The engine thread: drain, plan, batch, forward, sample, commit, emit.
+//! The engine thread: drain, plan, batch, launch, land, sample, commit, emit. Where stages of several
+//! ranks share the model, it launches further steps before the first lands.
 //!
 //! Invariant: one thread, no lock but the turn among engines that share the processors, and nothing
 //! but the reader's own channel between a sequence and its reader.
 
 use crate::disk::Disk;
 use crate::load::block_root::{adapted_space, block_root, long_space};
-use crate::load::error::Error;
 use crate::load::runner::Runner;
-use crate::observe::metrics::Step;
 use crate::observe::outcome::Outcome;
 use crate::request::fields::Request;
 use crate::request::handle::{EngineHandle, RequestReceiver, Submission, request_channel};
@@ -16,6 +15,7 @@ use crate::step::draft::DraftSources;
 use crate::step::draft_planner::DraftPlanner;
 use crate::step::embedding_pooler::EmbeddingPooler;
 use crate::step::engine_options::EngineOptions;
+use crate::step::flights::Flights;
 use crate::step::masks::{Masks, SequenceConstraint};
 use crate::step::model_drafter::ModelDrafter;
 use crate::step::prefill_budget::PrefillBudget;
@@ -25,9 +25,9 @@ use crate::step::trace::{Recorder, TraceStep};
 use crate::step::turns::{ComputeTurns, Turn, TurnTaker};
 use backend::{Batch, BlockCopy, StateRows};
 use base::Rng;
+use dist::Traffic;
 use sched::{NewSequence, Planned, Scheduler, Slot, SlotTable, StateCopy};
 use std::collections::HashMap;
-use std::ops::Range;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -68,15 +68,20 @@ pub(super) struct Engine {
     pub(super) requests: SlotTable<RunningRequest>,
     /// The sequences that their callers lead.
     pub(super) led: HashMap<LedId, Slot>,
-    masks: Masks,
-    prefill_budget: PrefillBudget,
+    pub(super) masks: Masks,
+    pub(super) prefill_budget: PrefillBudget,
     pub(super) drafts: DraftPlanner,
     disk: Option<Disk>,
     turns: Option<TurnTaker>,
     /// Requests accepted so far.
     accepted: u64,
-    plan: Vec<Planned>,
+    /// The step that is planned, or lands.
+    pub(super) plan: Vec<Planned>,
     pub(super) batch: Batch,
+    pub(super) flights: Flights,
+    /// When the last step ended, and what was sent to other ranks before, while steps follow each
+    /// other.
+    pub(super) rank_clock: Option<(Instant, Traffic)>,
     sampler: StepSampler,
     /// Blocks of each group touched so far, counted from the first.
     touched: Vec<usize>,
@@ -95,6 +100,7 @@ impl Engine {
         // Each sequence of a recurrent model takes a slot.
         let most = if runner.states == 0 { logit_rows } else { logit_rows.min(runner.states) };
         let running = options.running.clamp(1, most);
+        let in_flight = runner.ranks().in_flight();
         let groups = runner.groups.iter();
         let group = |group: &backend::GroupSize| sched::Group {
             window: group.window,
@@ -104,6 +110,7 @@ impl Engine {
             running,
             rows,
             logits: logit_rows,
+            flights: in_flight,
             block: runner.block(),
             groups: groups.map(group).collect(),
             states: runner.states,
@@ -116,6 +123,8 @@ impl Engine {
         Self {
             scheduler: Scheduler::new(limits, block_root(&runner.settings, runner.block())),
             batch: runner.batch(),
+            flights: Flights::new(in_flight, running, || runner.batch()),
+            rank_clock: None,
             sampler: StepSampler::new(runner.info.vocab_size, running, runner.threads()),
             requests: SlotTable::default(),
             led: HashMap::new(),
@@ -144,42 +153,12 @@ impl Engine {
         self.prepare_weights_ahead();
         self.measure_steps();
         while self.drain() {
-            let start = Instant::now();
-            self.work_on_disk();
-            // What is drafted may be computed before.
-            let early = self.drafts.computes().then(|| self.take_turn());
-            self.runner.begin("plan");
-            self.plan();
-            if self.plan.is_empty() {
-                drop(early);
-                self.wait_for_readers();
-                continue;
+            if let Err(error) = self.step()
+                && !self.fail(&error)
+            {
+                // All other requests end with this thread.
+                return;
             }
-            let (turn, waited) = early.unwrap_or_else(|| self.take_turn());
-            self.runner.begin("batch");
-            self.batch();
-            match self.forward() {
-                Ok(()) => {
-                    self.runner.begin("sample");
-                    self.sample();
-                    drop(turn);
-                    self.runner.begin("commit");
-                    self.commit();
-                    self.runner.begin("emit");
-                    self.emit();
-                }
-                Err(error) => {
-                    self.fail(&error);
-                    // Weights and cache are gone, or ranks are no longer in step: all other
-                    // requests end with this thread.
-                    let is_lost = matches!(error, Error::Backend(backend::Error::Lost(_)));
-                    if is_lost || self.runner.ranks().are_several() {
-                        tracing::error!("{error}");
-                        return;
-                    }
-                }
-            }
-            self.record_step(start.elapsed().saturating_sub(waited));
         }
         if let Some(disk) = &mut self.disk {
             disk.finish(&mut self.scheduler, &mut self.runner, LAST_STORES);
@@ -207,7 +186,7 @@ impl Engine {
     }
 
     /// Copies blocks to the store and from it.
-    fn work_on_disk(&mut self) {
+    pub(super) fn work_on_disk(&mut self) {
         let Self { disk: Some(disk), scheduler, runner, prefill_budget, .. } = self else { return };
         disk.work(scheduler, runner, prefill_budget.row());
     }
@@ -217,6 +196,7 @@ impl Engine {
     fn drain(&mut self) -> bool {
         self.runner.begin("drain");
         if self.scheduler.is_idle() {
+            self.rank_clock = None;
             self.runner.begin(IDLE);
             self.report();
             self.receiver.metrics.working(false);
@@ -354,8 +334,12 @@ impl Engine {
         }
     }
 
-    /// Removes a request, unless it is removed already, and reports its end.
+    /// Removes a request, unless it is removed already, and reports its end. A request that is part
+    /// of a step under way is removed after it.
     pub(super) fn remove(&mut self, slot: Slot, abort: Option<Outcome>) {
+        if self.scheduler.is_flying(slot) {
+            return self.flights.end_later(slot, abort);
+        }
         let Some(running) = self.requests.remove(slot) else { return };
         if let Some(id) = running.led_id() {
             self.led.remove(&id);
@@ -370,10 +354,11 @@ impl Engine {
         self.scheduler.finish(slot);
     }
 
-    fn plan(&mut self) {
+    pub(super) fn plan(&mut self) {
         // Readers read concurrently, so readiness is taken once for the whole plan.
         for (slot, running) in self.requests.iter() {
             let is_held = self.disk.as_ref().is_some_and(|disk| disk.holds(slot));
+            let is_held = is_held || self.flights.is_ending(slot);
             self.scheduler.set_ready(slot, running.is_ready() && !is_held);
         }
         self.drafts.offer(&mut self.runner, &mut self.scheduler, &mut self.requests);
@@ -387,11 +372,17 @@ impl Engine {
             self.scheduler.plan(self.runner.chunk, &mut self.plan);
         }
         self.group_adapters();
-        if let Some(disk) = self.disk.as_mut().filter(|_| self.scheduler.counters().0 > before) {
-            for (slot, running) in self.requests.iter() {
-                if self.scheduler.is_preempted(slot) && running.is_stored() {
-                    disk.preempted(&self.scheduler, slot);
-                }
+        if self.scheduler.counters().0 > before {
+            self.note_preempted();
+        }
+    }
+
+    /// Has what was computed of preempted sequences stored.
+    pub(super) fn note_preempted(&mut self) {
+        let Some(disk) = &mut self.disk else { return };
+        for (slot, running) in self.requests.iter() {
+            if self.scheduler.is_preempted(slot) && running.is_stored() {
+                disk.preempted(&self.scheduler, slot);
             }
         }
     }
@@ -406,7 +397,7 @@ impl Engine {
     }
 
     /// Pauses while all sequences wait for their readers.
-    fn wait_for_readers(&mut self) {
+    pub(super) fn wait_for_readers(&mut self) {
         self.runner.begin(IDLE);
         self.report();
         self.receiver.metrics.working(false);
@@ -418,7 +409,7 @@ impl Engine {
         }
     }
 
-    fn batch(&mut self) {
+    pub(super) fn batch(&mut self) {
         self.batch.clear();
         for sched::BlockCopy { group, from, to } in self.scheduler.copies() {
             self.batch.copy(BlockCopy { group, from, to });
@@ -455,20 +446,13 @@ impl Engine {
             let Some(slot) = sequence.state else { continue };
             let Planned { right, drafts: guesses, .. } = *planned;
             self.batch.state(StateRows { slot, right, guesses });
-            let saves = self.scheduler.saves().iter().filter(|save| save.slot == planned.slot);
+            let saves = self.scheduler.saves(planned);
             saves.for_each(|save| self.batch.save(save.position, save.state));
         }
     }
 
-    fn forward(&mut self) -> Result<(), Error> {
-        self.receiver.metrics.working(true);
-        self.runner.begin("request_masks");
-        self.request_masks();
-        self.runner.forward(&self.batch).map(drop)
-    }
-
     /// Starts the masks of the sequences that will be sampled.
-    fn request_masks(&mut self) {
+    pub(super) fn request_masks(&mut self) {
         for planned in self.plan.iter().filter(|planned| planned.samples) {
             if let Some(constraint) = self.requests[planned.slot].lend_constraint(planned) {
                 self.masks.request(constraint);
@@ -476,7 +460,7 @@ impl Engine {
         }
     }
 
-    fn sample(&mut self) {
+    pub(super) fn sample(&mut self) {
         let Self { runner, scheduler, requests, masks, sampler, plan, drafts, .. } = self;
         let (mut hidden, size) = (runner.hidden(), runner.info.hidden_size);
         for planned in plan.iter().filter(|planned| planned.outputs > 0) {
@@ -498,7 +482,7 @@ impl Engine {
         }
     }
 
-    fn commit(&mut self) {
+    pub(super) fn commit(&mut self) {
         for planned in &self.plan {
             let running = &self.requests[planned.slot];
             let sampled = if planned.samples { running.sampled() } else { &[] };
@@ -509,9 +493,12 @@ impl Engine {
         }
     }
 
-    fn emit(&mut self) {
+    pub(super) fn emit(&mut self) {
         for at in 0..self.plan.len() {
             let planned = self.plan[at];
+            if self.flights.is_ending(planned.slot) {
+                continue;
+            }
             let sequence = self.scheduler.sequence(planned.slot);
             let running = &mut self.requests[planned.slot];
             if running.emit_step(sequence, &planned, &self.receiver.metrics) {
@@ -520,61 +507,17 @@ impl Engine {
                 self.scheduler.wait(planned.slot);
             }
         }
+        self.end_ending();
     }
 
-    /// Ends the sequences that `error` is about: those whose rows it names, or all of the step.
-    /// Nothing was committed, so the others are planned again and lose nothing.
-    fn fail(&mut self, error: &Error) {
-        self.recall_constraints();
-        let is_about = |rows: &Range<usize>| match error {
-            Error::Model(models::Error::NotFinite { row, .. }) => rows.contains(row),
-            Error::Backend(backend::Error::Weights { rows: failed, .. }) => {
-                failed.iter().any(|row| rows.contains(&(*row as usize)))
-            }
-            _ => true,
-        };
-        for at in 0..self.plan.len() {
-            if is_about(&self.batch.sequences()[at].rows) {
-                self.remove(self.plan[at].slot, Some(Outcome::Failed(error.to_string())));
-            }
+    /// Removes the requests that end and are part of no step any more.
+    pub(super) fn end_ending(&mut self) {
+        while let Some((slot, outcome)) = self.flights.next_ended(&self.scheduler) {
+            self.remove(slot, outcome);
         }
     }
 
-    /// Takes constraints back from a step that failed, and ends the sequences whose constraint
-    /// fails over it.
-    fn recall_constraints(&mut self) {
-        for at in 0..self.plan.len() {
-            let Planned { slot, samples, .. } = self.plan[at];
-            if !samples {
-                continue;
-            }
-            let running = &mut self.requests[slot];
-            running.constraint.take_back(&self.masks);
-            if let Some(outcome) = running.discard_draft() {
-                self.remove(slot, Some(outcome));
-            }
-        }
-    }
-
-    /// Reports a step to the prefill budget and the metrics.
-    fn record_step(&mut self, took: Duration) {
-        let (rows, sequences) = (self.batch.rows(), self.plan.len());
-        // A row that samples decodes, whether it is the last of a prompt or not.
-        let decodes = |planned: &&Planned| planned.tokens == 1 && planned.samples;
-        let decoding = self.plan.iter().filter(decodes);
-        let prompt = rows - decoding.map(|planned| 1 + planned.drafts).sum::<usize>();
-        if !self.runner.take_prepared() {
-            self.prefill_budget.observe(rows, prompt, took);
-            if prompt == 0 {
-                let drafting = self.drafts.took();
-                self.drafts.cost.observe(rows, took.saturating_sub(drafting));
-            }
-        }
-        self.receiver.metrics.step(Step { rows, sequences, took });
-        self.report();
-    }
-
-    fn report(&mut self) {
+    pub(super) fn report(&mut self) {
         let metrics = &self.receiver.metrics;
         metrics.load(self.scheduler.running(), self.scheduler.waiting());
         for group in 0..self.runner.groups.len() {

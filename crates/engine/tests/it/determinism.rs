@@ -23,11 +23,11 @@ pub struct Answer {
     pub ids: Vec<u32>,
     /// Log probability of each id and of the best alternatives.
     logprobs: Vec<Vec<(u32, u32)>>,
-    outcome: Outcome,
+    pub outcome: Outcome,
 }
 
 /// Prompts of all lengths, some of which begin alike; greedy and sampled; with stops and without.
-fn requests() -> Vec<Request> {
+pub fn requests() -> Vec<Request> {
     let mut rng = Rng::new(99);
     let mut random = |len: usize| (0..len).map(|_| rng.below(131) as u32).collect::<Vec<_>>();
     let families: Vec<Vec<u32>> = (0..4).map(|_| random(100)).collect();

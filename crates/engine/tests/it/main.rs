@@ -14,6 +14,7 @@ mod draft_models;
 mod drafts;
 mod embeddings;
 mod encoders;
+mod flights;
 mod instruction_sets;
 mod kinds;
 mod laws;

@@ -365,6 +365,38 @@ fn each_stage_holds_its_layers_and_together_they_hold_all() {
     assert_eq!(kv([1, 2]), vec![Ok(whole / 2); 2]);
 }
 
+/// What `inspect` says too (`commands/inspect/ranks.rs`).
+#[test]
+fn ranks_send_the_bytes_that_their_rows_have() {
+    let (layers, rows) = (3, 6);
+    let folder = folder_of("llama", layers);
+    let config = config("llama");
+    let (hidden, vocab) = (4 * config.hidden, 4 * config.vocab);
+    let sent = |grid: Grid, wanted: usize| -> Vec<u64> {
+        let tokens: Vec<u32> = (1..=rows as u32).collect();
+        let found = on_each(folder.path(), Mode::Exact, grid, |rank, mut runner| {
+            let ranks = runner.ranks().clone();
+            let before = ranks.traffic().bytes;
+            if rank == 0 {
+                let mut batch = runner.batch();
+                runner.sequences(1)[0].push(&mut batch, &tokens, 0, wanted);
+                runner.forward(&batch).unwrap();
+            } else {
+                Follower::new(runner).run().unwrap();
+            }
+            ranks.traffic().bytes - before
+        });
+        // Rank 0 has sent messages too.
+        found.into_iter().skip(1).map(Result::unwrap).collect()
+    };
+    // Two sums of each layer, and the second half of the logits.
+    let slices = (2 * layers * rows * hidden + vocab / 2) as u64;
+    let found = sent([1, 2], 1)[0];
+    assert!(found.abs_diff(slices) <= 4 * 16, "{found}, {slices}");
+    // The second stage sends all rows, the last those that are wanted.
+    assert_eq!(sent([3, 1], 4), [rows * hidden, 4 * hidden].map(|bytes| bytes as u64));
+}
+
 #[test]
 fn a_rank_that_is_gone_is_an_error_to_the_others() {
     let folder = folder_of("llama", 2);

@@ -42,6 +42,12 @@ pub struct OutputSpec {
 }
 
 impl HeadSpec {
+    /// Number of residual streams.
+    pub fn streams(&self) -> usize {
+        let mixed = self.mixture.as_ref().map(|mixture| mixture.streams.streams);
+        mixed.or(self.gated.as_ref().map(|gated| gated.streams.streams)).unwrap_or(1)
+    }
+
     /// The tensors of a model with `vocab` tokens and hidden states of `hidden` values.
     pub fn tensors(&self, vocab: usize, hidden: usize) -> Vec<TensorSpec> {
         let mut tensors = Vec::new();

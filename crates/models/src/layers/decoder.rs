@@ -10,6 +10,7 @@ use super::embedding::AddedEmbeddings;
 use super::head::Head;
 use super::layer::Layer;
 use super::layer_input::LayerInputs;
+use super::stage_link::{StageLink, send_failure};
 use super::state_drafter::OfModel;
 use super::streams::Residual;
 use crate::classifier::Classifier;
@@ -22,7 +23,6 @@ use crate::ranks::Ranks;
 use crate::ropes::Ropes;
 use backend::{Backend, Batch, Buffer, LayerCache, MapOp, StreamedWeights, Table, ThreadLimits};
 use dist::Comm;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// A decoder, or the stage of one.
@@ -46,6 +46,7 @@ pub(crate) struct Decoder {
     residual: Residual,
     work: Workspace,
     ranks: Ranks,
+    link: StageLink,
     projections: Projections,
 }
 
@@ -122,6 +123,7 @@ impl Decoder {
             residual,
             work,
             ranks: loader.ranks.clone(),
+            link: StageLink::default(),
             ropes: std::mem::take(&mut loader.ropes),
             projections: std::mem::take(&mut loader.projections),
         })
@@ -144,8 +146,8 @@ impl Decoder {
     /// Fills the residual stream with embeddings, or receives it from the previous stage.
     fn begin(&self, pass: &mut ForwardPass<'_>) -> Result<(), Error> {
         let (x, rows) = (self.residual.buffer(), pass.rows());
-        match (&self.embed, &self.ranks.stages) {
-            (Some(embed), _) => {
+        match &self.embed {
+            Some(embed) => {
                 let embeddings = self.residual.embeddings();
                 pass.backend.embed(*embed, pass.batch.tokens(), embeddings);
                 if self.embedding_scale != 1.0 {
@@ -156,10 +158,7 @@ impl Decoder {
                 }
                 self.residual.start(pass);
             }
-            (None, Some(stages)) => {
-                pass.exchange(x, rows, |values| stages.receive(stages.rank() - 1, values))?;
-            }
-            (None, None) => unreachable!("the only stage is the first"),
+            None => self.link.receive(pass, &self.ranks, x)?,
         }
         if let Some(inputs) = &self.layer_inputs {
             inputs.compute(pass, self.residual.embeddings());
@@ -167,29 +166,22 @@ impl Decoder {
         pass.check(x, || "token embedding".into())
     }
 
-    /// Sends the residual stream to the next stage, and from the last the wanted rows to the first,
-    /// which computes hidden states and logits.
-    fn end(&self, pass: &mut ForwardPass<'_>) -> Result<(), Error> {
-        if let Some(stages) = &self.ranks.stages {
-            let (x, rows, batch) = (self.residual.buffer(), pass.rows(), pass.batch);
-            pass.backend.fetch(x, rows);
-            let values = pass.backend.read(x, rows);
-            let (stage, width) = (stages.rank(), values.len() / rows);
-            let of = |rows: Range<usize>| rows.start * width..rows.end * width;
-            if stage + 1 < stages.ranks() {
-                stages.send(stage + 1, values)?;
-            } else {
-                batch.wanted_rows().try_for_each(|rows| stages.send(0, &values[of(rows)]))?;
-            }
-            if stage == 0 {
-                pass.exchange(x, rows, |values| {
-                    let last = stages.ranks() - 1;
-                    let mut wanted = batch.wanted_rows();
-                    wanted.try_for_each(|rows| stages.receive(last, &mut values[of(rows)]))
-                })?;
-            }
+    /// Computes the layers of this rank.
+    fn compute(&self, pass: &mut ForwardPass<'_>) -> Result<(), Error> {
+        let Workspace { normed, delta, .. } = self.work;
+        self.ropes.turn_to(pass.backend, pass.batch);
+        self.layers.iter().for_each(|layer| layer.prepare(pass));
+        self.begin(pass)?;
+        let foresees = pass.rows() <= ThreadLimits::DECODE_ROWS
+            && pass.backend.streamed().is_some_and(StreamedWeights::foresees);
+        for (number, layer) in (self.first..).zip(&self.layers) {
+            let next = self.layers.get(number - self.first + 1).filter(|_| foresees);
+            let next = next.and_then(Layer::experts);
+            self.tap(pass, number);
+            layer.forward(pass, number, &self.residual, [normed, delta], next)?;
         }
-        self.head.as_ref().map_or(Ok(()), |head| self.finish(pass, head))
+        self.tap(pass, self.first + self.layers.len());
+        Ok(())
     }
 
     /// Computes hidden states and logits of the rows that the batch names.
@@ -249,33 +241,40 @@ impl Model for Decoder {
         self.drafter.is_some().then_some(self)
     }
 
-    fn forward(
-        &self,
-        backend: &mut dyn Backend,
-        batch: &Batch,
-        check: bool,
-    ) -> Result<Buffer, Error> {
+    fn launch(&self, backend: &mut dyn Backend, batch: &Batch, check: bool) -> Result<(), Error> {
         let slices: Option<&dyn Comm> = self.ranks.slices.as_deref();
         let pass = &mut ForwardPass { backend, batch, check, slices };
-        let Workspace { normed, delta, logits, .. } = self.work;
-        self.ropes.turn_to(pass.backend, batch);
-        self.layers.iter().for_each(|layer| layer.prepare(pass));
-        self.begin(pass)?;
-        let foresees = pass.rows() <= ThreadLimits::DECODE_ROWS
-            && pass.backend.streamed().is_some_and(StreamedWeights::foresees);
-        for (number, layer) in (self.first..).zip(&self.layers) {
-            let next = self.layers.get(number - self.first + 1).filter(|_| foresees);
-            let next = next.and_then(Layer::experts);
-            self.tap(pass, number);
-            layer.forward(pass, number, &self.residual, [normed, delta], next)?;
+        let computed = self.compute(pass);
+        if self.ranks.stages() == 1 {
+            return computed;
         }
-        self.tap(pass, self.first + self.layers.len());
-        // delta: [hidden rows, hidden]; logits: [logit rows, vocab]
-        self.end(pass)?;
+        // Operations that fail say so at the end of the step.
+        let x = self.residual.buffer();
+        let ended = computed.and_then(|()| {
+            pass.backend.fetch(x, pass.rows());
+            Ok(pass.backend.end()?)
+        });
+        match ended {
+            Ok(()) => self.link.send(pass, &self.ranks, x),
+            Err(error) => match send_failure(&self.ranks, &error)? {
+                true => Ok(()),
+                false => Err(error),
+            },
+        }
+    }
+
+    fn land(&self, backend: &mut dyn Backend, batch: &Batch, check: bool) -> Result<Buffer, Error> {
+        let slices: Option<&dyn Comm> = self.ranks.slices.as_deref();
+        let pass = &mut ForwardPass { backend, batch, check, slices };
+        self.link.receive_wanted(pass, &self.ranks, self.residual.buffer())?;
+        if let Some(head) = &self.head {
+            // delta: [hidden rows, hidden]; logits: [logit rows, vocab]
+            self.finish(pass, head)?;
+        }
         if let Some((drafter, model)) = self.drafter() {
             drafter.follow(pass, &model)?;
         }
-        Ok(logits)
+        Ok(self.work.logits)
     }
 }
 

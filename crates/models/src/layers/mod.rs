@@ -31,6 +31,7 @@ mod norm;
 mod operation;
 mod parallel;
 mod rope;
+mod stage_link;
 mod state_drafter;
 mod state_space;
 mod streams;

@@ -122,12 +122,10 @@ impl Residual {
     /// # Errors
     /// If a tensor is missing or has another shape, or the device has no memory for it.
     pub fn load(loader: &mut Loader<'_>, head: &HeadSpec, x: Buffer) -> Result<Self, Error> {
-        let streams = match (&head.mixture, &head.gated) {
-            (Some(mixture), _) => mixture.streams.streams,
-            (None, Some(gated)) => gated.streams.streams,
-            (None, None) => return Ok(Self { x, several: None }),
-        };
-        let width = streams * loader.hidden();
+        if head.mixture.is_none() && head.gated.is_none() {
+            return Ok(Self { x, several: None });
+        }
+        let width = head.streams() * loader.hidden();
         let rows = loader.limits.rows.max(loader.limits.logit_rows);
         let several = Streams {
             streams: loader.backend.buffer(rows, width)?,

@@ -20,7 +20,16 @@ use std::collections::{HashMap, VecDeque};
 /// Limits of a model with one group without a window, of 100 blocks.
 pub fn limits() -> SchedulerLimits {
     let groups = group(100, None);
-    SchedulerLimits { running: 3, rows: 8, logits: 3, block: 4, groups, states: 0, state_every: 0 }
+    SchedulerLimits {
+        running: 3,
+        rows: 8,
+        logits: 3,
+        flights: 1,
+        block: 4,
+        groups,
+        states: 0,
+        state_every: 0,
+    }
 }
 
 /// The only group of a model.
@@ -270,7 +279,7 @@ impl Machine {
         let mut now = self.states.remove(&state).unwrap_or_default();
         assert!(folded == 0 || now.hash == before, "state {state} after {folded}: {planned:?}");
         assert_eq!(now.guesses.get(..right).unwrap_or_default(), &tokens[folded..position]);
-        for save in self.scheduler.saves().iter().filter(|save| save.slot == planned.slot) {
+        for save in self.scheduler.saves(planned) {
             assert!((position..tokens.len()).contains(&save.position), "{save:?}: {planned:?}");
             let hash = self.hash(self.id(planned), &tokens[..=save.position]);
             self.states.insert(save.state, State { hash, guesses: vec![GARBAGE] });
@@ -283,16 +292,19 @@ impl Machine {
     }
 
     /// Computes what is planned up to a failure: rows are what they should be, states are not.
-    pub fn fail(&mut self, planned: &Planned) {
-        let View { tokens, state, .. } = self.scheduler.sequence(planned.slot);
-        let tokens = tokens[..planned.position + planned.tokens].to_vec();
-        for group in 0..self.limits.groups.len() {
-            self.compute_rows(group, planned, &tokens);
+    pub fn fail(&mut self, plan: &[Planned]) {
+        for planned in plan {
+            let View { tokens, state, .. } = self.scheduler.sequence(planned.slot);
+            let tokens = tokens[..planned.position + planned.tokens].to_vec();
+            for group in 0..self.limits.groups.len() {
+                self.compute_rows(group, planned, &tokens);
+            }
+            let saves = self.scheduler.saves.iter().map(|save| save.state);
+            for state in saves.chain(state) {
+                self.states.insert(state, State { hash: 13, guesses: Vec::new() });
+            }
         }
-        let saves = self.scheduler.saves().iter().map(|save| save.state);
-        for state in saves.chain(state) {
-            self.states.insert(state, State { hash: 13, guesses: Vec::new() });
-        }
+        self.scheduler.discard_uncommitted();
     }
 
     /// Shortens a sequence that waits for its caller.

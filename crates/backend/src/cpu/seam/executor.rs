@@ -56,6 +56,11 @@ impl Executor for Cpu {
         self.products.matrices.stream.begin_step(self.experts.scratch.is_counted(), batch.rows());
     }
 
+    fn resume(&mut self, batch: &Batch) {
+        self.products.matrices.begin_step(self.core.isa, &self.core.pool);
+        self.experts.scratch.note_batch(batch);
+    }
+
     fn end(&mut self) -> Result<(), Error> {
         self.products.matrices.end_step();
         self.products.matrices.stream.take_failure().map_or(Ok(()), Err)

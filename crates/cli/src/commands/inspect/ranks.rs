@@ -210,7 +210,7 @@ impl RankedShape<'_> {
         let row = 4 * config.hidden;
         let sums: usize = config.layers[layers.clone()].iter().map(sums).sum();
         // The last stage sends to the first.
-        let handed = if stages > 1 { row * streams(config) } else { 0 };
+        let handed = if stages > 1 { row * config.head.streams() } else { 0 };
         let summed = sums * row * others;
         let read = self.read.bytes(layers.clone()) / self.slices;
         let messages = if others > 0 { sums } else { 0 } + usize::from(stages > 1);
@@ -237,13 +237,6 @@ fn sums(layer: &Layer) -> usize {
         _ => 1,
     };
     layer.sublayers.iter().map(|sublayer| of(&sublayer.op)).sum()
-}
-
-/// Rows of the residual stream for each token.
-fn streams(config: &ModelConfig) -> usize {
-    let head = &config.head;
-    let several = head.mixture.as_ref().map(|it| it.streams.streams);
-    several.or(head.gated.as_ref().map(|it| it.streams.streams)).unwrap_or(1)
 }
 
 impl RankPlan {

@@ -10,6 +10,7 @@ mod disk;
 mod drafts;
 mod histogram;
 mod names;
+mod ranks;
 mod register;
 mod stats;
 mod values;
@@ -22,6 +23,7 @@ pub use cache::Lookup;
 pub use drafts::{DraftStats, steps_by_drafts};
 use histogram::Histogram;
 use prometheus_client::registry::Registry;
+pub use ranks::RankStep;
 pub use stats::{BlockStats, StateStats, Stats, Times};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -81,6 +83,11 @@ impl Metrics {
         self.0.sequences.add(step.sequences as f64);
         self.0.step.add(step.took.as_secs_f64());
         self.progressed();
+    }
+
+    /// Counts what the first of several ranks has sent and waited for since the step before.
+    pub fn ranks(&self, step: RankStep) {
+        self.0.ranks.add(step);
     }
 
     /// Counts a prompt: the time since admission, and the tokens that were computed.

@@ -1,6 +1,7 @@
 //! Registers the metrics under their names.
 
 use super::drafts::DraftMetrics;
+use super::ranks::RankMetrics;
 use super::values::MetricValues;
 use prometheus_client::registry::{Metric, Registry};
 
@@ -21,6 +22,7 @@ pub(super) fn register(of: &MetricValues, registry: &mut Registry) {
     put(registry, &named_counters);
     put(registry, &[("request_success", "Requests that ended, by outcome", &of.finishes)]);
     register_drafts(&of.drafts, registry);
+    register_ranks(&of.ranks, registry);
     let named_gauges = [
         ("num_requests_running", "Requests being computed", &gauges.running),
         ("num_requests_waiting", "Requests waiting to be computed", &gauges.waiting),
@@ -86,6 +88,16 @@ fn register_drafts(of: &DraftMetrics, registry: &mut Registry) {
     put(registry, &[("spec_decode_steps", help, &of.lengths)]);
     let help = "Time of a batch that drafts one token over that of a step of one row, by drafter";
     put(registry, &[("spec_decode_draft_cost", help, &of.costs)]);
+}
+
+fn register_ranks(of: &RankMetrics, registry: &mut Registry) {
+    let help = "Time of the first of several ranks for a step, without waiting for others";
+    put(registry, &[("rank_step_seconds", help, &of.step)]);
+    let help = "Seconds in which the first rank waited for others";
+    put(registry, &[("rank_wait_seconds", help, &of.waited)]);
+    put(registry, &[("rank_bytes", "Bytes that the first rank sent to others", &of.bytes)]);
+    let help = "Share of the last steps in which the first rank waited for others, 0 to 1";
+    put(registry, &[("pipeline_idle_ratio", help, &of.idle)]);
 }
 
 fn put<M: Metric + Clone>(registry: &mut Registry, table: &[(&str, &str, &M)]) {

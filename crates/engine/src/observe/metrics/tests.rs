@@ -131,6 +131,28 @@ fn text_has_the_numbers_under_their_names() {
 }
 
 #[test]
+fn the_first_of_several_ranks_counts_what_it_sends_and_waits_for() {
+    let metrics = Metrics::default();
+    for _ in 0..200 {
+        metrics.ranks(RankStep { took: secs(0.4), waited: secs(0.1), bytes: 10 });
+    }
+    // A call that began before the step: no more than all of it.
+    metrics.ranks(RankStep { took: secs(0.5), waited: secs(2.0), bytes: 0 });
+    let text = encoded(&metrics);
+    let value = |name: &str| -> f64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("{name} is not in {text}")).parse().unwrap()
+    };
+    assert_eq!(value("gannet:rank_bytes_total"), 2000.0);
+    assert!((value("gannet:rank_wait_seconds_total") - 20.5).abs() < 1e-9);
+    assert_eq!(value("gannet:rank_step_seconds_count"), 201.0);
+    assert!((value("gannet:rank_step_seconds_sum") - 60.0).abs() < 1e-9);
+    // The last of sixteen steps or so counts most.
+    let idle = value("gannet:pipeline_idle_ratio");
+    assert!((0.28..0.31).contains(&idle), "{idle}");
+}
+
+#[test]
 fn reads_of_experts_are_a_histogram() {
     let metrics = Metrics::default();
     assert!(encoded(&metrics).contains("\ngannet:weights_read_seconds_count 0\n"));

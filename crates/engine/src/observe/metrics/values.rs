@@ -5,6 +5,7 @@ use super::disk::DiskMetrics;
 use super::drafts::DraftMetrics;
 use super::histogram::Histogram;
 use super::names;
+use super::ranks::RankMetrics;
 use super::weights::WeightsMetrics;
 use crate::observe::outcome::Outcome;
 use prometheus_client::metrics::counter::Counter;
@@ -43,6 +44,7 @@ pub(super) struct MetricValues {
     pub counters: Counters,
     pub gauges: Gauges,
     pub drafts: DraftMetrics,
+    pub ranks: RankMetrics,
     pub cache: CacheMetrics,
     pub disk: DiskMetrics,
     pub weights: WeightsMetrics,
@@ -77,6 +79,7 @@ impl Default for MetricValues {
             counters: Counters::default(),
             gauges: Gauges::default(),
             drafts: DraftMetrics::default(),
+            ranks: RankMetrics::default(),
             cache: CacheMetrics::default(),
             disk: DiskMetrics::default(),
             weights: WeightsMetrics::default(),

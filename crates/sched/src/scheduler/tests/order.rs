@@ -141,6 +141,7 @@ fn drafts_fill_the_remaining_rows_and_logits() {
     let plan = machine.plan_with(0, |_| true, |_| 4);
     // The second may have two more tokens, of which the first alone needs a slot beforehand.
     assert_eq!(plan.iter().map(|p| p.drafts).collect::<Vec<_>>(), [3, 0]);
+    machine.scheduler.discard_uncommitted();
     let plan = machine.plan_with(0, |_| true, |id| 2 * id as usize);
     assert_eq!(plan.iter().map(|p| p.drafts).collect::<Vec<_>>(), [2, 1]);
 }
