@@ -57,11 +57,11 @@ impl AdapterBase {
     /// `refused` says why not.
     pub(crate) fn new(
         config: &ModelConfig,
-        projections: &Projections,
+        projections: Projections,
         mode: Mode,
         refused: Option<String>,
     ) -> Self {
-        let (config, projections) = (Arc::new(config.clone()), Arc::new(projections.clone()));
+        let (config, projections) = (Arc::new(config.clone()), Arc::new(projections));
         Self { config, projections, mode, refused }
     }
 
@@ -74,7 +74,7 @@ impl AdapterBase {
     ///
     /// # Errors
     ///
-    /// If the device or the ranks take no adapters, as [`AdapterFile::open`], or if the memory does
+    /// If the device takes no adapters, as [`AdapterFile::open`], or if the memory does
     /// not suffice.
     pub fn open(&self, path: &Path) -> Result<LoadedAdapter, Error> {
         if let Some(problem) = &self.refused {
@@ -92,7 +92,7 @@ impl AdapterBase {
     ///
     /// # Errors
     ///
-    /// If the device or the ranks take no adapters, or the memory does not suffice.
+    /// If the device takes no adapters, or the memory does not suffice.
     pub fn random(&self, rank: usize, seed: u64) -> Result<Arc<Adapter>, Error> {
         if let Some(problem) = &self.refused {
             return Err(Error::Adapter(problem.clone()));

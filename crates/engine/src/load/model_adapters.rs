@@ -19,19 +19,18 @@ impl ModelAdapters {
     /// Reads the adapters that `options` name.
     ///
     /// # Errors
-    /// If one cannot be read for the model, or the device or the ranks take none.
+    /// If one cannot be read for the model, or the device takes none; if another rank has ended.
     pub fn open(
         (config, backend, model): (&ModelConfig, &mut dyn Backend, &dyn Model),
         options: &LoadOptions,
     ) -> Result<Self, Error> {
         let device = backend.device().name;
-        let staged = options.ranks.stage()?.ranks() > 1;
-        let refused = match (backend.adapters(), staged) {
-            (None, _) => Some(format!("device {device} computes no adapters")),
-            (_, true) => Some("adapters cannot be divided among stages".to_owned()),
-            _ => None,
+        let refused = match backend.adapters() {
+            None => Some(format!("device {device} computes no adapters")),
+            Some(_) => None,
         };
-        let base = AdapterBase::new(config, model.projections(), options.mode, refused);
+        let projections = model.projections().clone().of_all_stages(&options.ranks)?;
+        let base = AdapterBase::new(config, projections, options.mode, refused);
         let loaded = open_all(&base, &options.adapters)?;
         Ok(Self { applied: set(&loaded), base, loaded })
     }

@@ -529,9 +529,9 @@ fn unlike_slices_are_refused_and_unlike_stages_are_named() {
 }
 
 #[test]
-fn slices_apply_their_parts_of_an_adapter_and_stages_refuse_one() {
+fn adapters_on_stages_give_the_bits_of_one_rank_and_slices_apply_their_parts() {
     for architecture in ["llama", "gemma3", "deepseek_v3"] {
-        let folder = folder_of(architecture, 2);
+        let folder = folder_of(architecture, 3);
         let adapter = tempfile::tempdir().unwrap();
         let takes = |name: &str| !name.contains("ffn_gate_inp");
         write_adapter(adapter.path(), &open(folder.path()), 4, takes);
@@ -552,10 +552,14 @@ fn slices_apply_their_parts_of_an_adapter_and_stages_refuse_one() {
         let together = adapted([1, 2]);
         let (near, far) = (largest(&together, &alone), largest(&base, &alone));
         assert!(near < 1e-3 && near < 0.01 * far, "{architecture}: {near}, {far}");
-        for found in on_each(folder.path(), Mode::Exact, [2, 1], |_, runner| {
-            runner.adapter_base().open(adapter.path()).unwrap_err().to_string()
-        }) {
-            assert!(found.unwrap().contains("stages"), "{architecture}");
+        for grid in [[2, 1], [3, 1]] {
+            assert!(bits(&adapted(grid)) == bits(&alone), "{architecture} {grid:?}");
         }
+        let digest = |grid: Grid| {
+            let open = |_, runner: Runner| runner.adapter_base().open(adapter.path()).unwrap();
+            let found = on_each(folder.path(), Mode::Exact, grid, open).into_iter();
+            found.map(|it| it.unwrap().adapter.digest().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(digest([3, 1]), vec![digest(ALONE).remove(0); 3], "{architecture}");
     }
 }
