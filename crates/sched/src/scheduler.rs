@@ -287,7 +287,8 @@ impl Scheduler {
     /// it. Steps are computed and committed in the order of their plans.
     pub fn plan(&mut self, prompt: usize, plan: &mut Vec<Planned>) {
         plan.clear();
-        let mut decoding = self.decoding().count().min(self.decoding_of_a_flight());
+        let of_a_flight = self.all_decoding().div_ceil(self.limits.flights);
+        let mut decoding = self.decoding().count().min(of_a_flight);
         let spare = self.limits.rows - decoding;
         let prompt = prompt.min(spare);
         // Sequences that are admitted or end their prompt now need logits too.
@@ -321,14 +322,13 @@ impl Scheduler {
         }
     }
 
-    /// Most sequences that decode in one step, where those that run are spread over all that may be
-    /// under way.
-    fn decoding_of_a_flight(&self) -> usize {
+    /// Number of running sequences that decode, or do so in steps under way.
+    pub fn all_decoding(&self) -> usize {
         let decodes = |slot: &&Slot| {
             let sequence = &self.sequences[**slot];
             sequence.pending() <= 1 && (sequence.ready || sequence.flying > 0)
         };
-        self.running.iter().filter(decodes).count().div_ceil(self.limits.flights)
+        self.running.iter().filter(decodes).count()
     }
 
     /// Discards all steps that are planned and not committed, after one has failed: their rows are

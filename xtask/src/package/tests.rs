@@ -222,12 +222,15 @@ fn units_pass_systemd_analyze() {
     let program = folder.path().join("gannet");
     std::fs::write(&program, "").unwrap();
     tools::set_mode(&program, 0o755).unwrap();
-    let unit = std::fs::read_to_string(root().join("packaging/gannet.service")).unwrap();
+    let read = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
+    let unit = read("packaging/gannet.service");
     let each = linux::of_instances(&unit).unwrap();
+    let ranks = read("deploy/gannet-ranks.service");
     let wrong = unit.replace("Type=notify", "Typ=notify");
     for (name, text, is_right) in [
         ("gannet.service", &unit, true),
         ("gannet@.service", &each, true),
+        ("gannet-ranks.service", &ranks, true),
         ("b.service", &wrong, false),
     ] {
         let file = folder.path().join(name);
@@ -238,6 +241,14 @@ fn units_pass_systemd_analyze() {
         let said = String::from_utf8_lossy(&ended.stderr);
         let about_ours = said.lines().filter(|line| line.contains(name)).collect::<Vec<_>>();
         assert_eq!(about_ours.is_empty() && ended.status.success(), is_right, "{name}: {said}");
+    }
+    for (unit, exposure) in [("packaging/gannet.service", 40), ("deploy/gannet-ranks.service", 20)]
+    {
+        let mut analyze = Command::new("systemd-analyze");
+        analyze.args(["security", "--offline=true", &format!("--threshold={exposure}")]);
+        let ended = analyze.arg(root().join(unit)).output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stdout);
+        assert!(ended.status.success(), "{unit}: {:?}", said.lines().last());
     }
 }
 

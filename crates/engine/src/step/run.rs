@@ -364,10 +364,10 @@ impl Engine {
         self.drafts.offer(&mut self.runner, &mut self.scheduler, &mut self.requests);
         // Other engines may decode too, and wait for this step.
         let others = usize::from(self.others_work());
-        let prompt = self.prefill_budget.prompt(self.scheduler.decoding().count() + others);
+        let prompt = self.prefill_budget.prompt(self.scheduler.all_decoding() + others);
         let before = self.scheduler.counters().0;
         self.scheduler.plan(prompt, &mut self.plan);
-        if self.plan.is_empty() && prompt == 0 {
+        if self.plan.is_empty() && prompt == 0 && self.flights.is_empty() {
             // What decodes waits for its readers.
             self.scheduler.plan(self.runner.chunk, &mut self.plan);
         }

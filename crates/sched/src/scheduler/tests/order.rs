@@ -158,3 +158,48 @@ fn drafts_take_no_block_that_others_need() {
     let plan = machine.plan_with(0, |_| true, |_| 5);
     assert_eq!(plan.iter().map(|p| (p.tokens, p.drafts)).collect::<Vec<_>>(), [(1, 3), (1, 0)]);
 }
+
+/// Positions of the rows of a plan, by sequence.
+fn rows(machine: &Machine, plan: &[Planned]) -> Vec<(u64, usize)> {
+    plan.iter().map(|planned| (machine.id(planned), planned.position)).collect()
+}
+
+#[test]
+fn sequences_that_decode_are_spread_over_the_steps_under_way() {
+    let limits = SchedulerLimits { running: 5, logits: 5, flights: 3, ..limits() };
+    let mut machine = Machine::new(limits);
+    (0..5).for_each(|id| machine.add(id, &[1 + id as u32], 9));
+    // Prompts are not spread.
+    let first = machine.plan();
+    assert_eq!(first.len(), 5);
+    assert!(machine.plan().is_empty(), "all are under way");
+    for planned in &first {
+        machine.forward(planned, &[]);
+        machine.commit(planned, &[7]);
+    }
+    let plans = [(); 4].map(|()| machine.plan());
+    let ids = plans.each_ref().map(|plan| rows(&machine, plan));
+    assert_eq!(ids, [vec![(0, 1), (1, 1)], vec![(2, 1), (3, 1)], vec![(4, 1)], vec![]]);
+    for planned in &plans[0] {
+        machine.forward(planned, &[]);
+        machine.commit(planned, &[8]);
+    }
+    let next = machine.plan();
+    assert_eq!(rows(&machine, &next), [(0, 2), (1, 2)]);
+}
+
+#[test]
+fn chunks_of_a_prompt_follow_each_other_before_the_first_is_committed() {
+    let mut machine = Machine::new(SchedulerLimits { flights: 2, ..limits() });
+    let prompt: Vec<u32> = (0..20).collect();
+    machine.add(1, &prompt, 22);
+    let plans = [(); 4].map(|()| machine.plan());
+    let found = plans.each_ref().map(|plan| rows(&machine, plan));
+    assert_eq!(found, [vec![(1, 0)], vec![(1, 8)], vec![(1, 16)], vec![]]);
+    assert!(plans[2][0].samples);
+    for planned in plans.iter().flatten() {
+        machine.forward(planned, &[]);
+        machine.commit(planned, if planned.samples { &[5] } else { &[] });
+    }
+    machine.finish(10);
+}
