@@ -18,6 +18,8 @@ pub struct StageCuts {
     layers: Vec<usize>,
     /// Bytes of all other weights, which the first stage has.
     others: usize,
+    /// Those of them that are tables, of which a step reads single rows.
+    tables: usize,
 }
 
 impl StageCuts {
@@ -33,14 +35,21 @@ impl StageCuts {
         weights: impl IntoIterator<Item = (&'a str, usize)>,
     ) -> Self {
         let mut layers = vec![0; config.layers.len()];
-        let mut others = 0;
+        let (mut others, mut embedding, mut head) = (0, 0, 0);
         for (name, bytes) in weights {
             match layer_of(name).and_then(|layer| layers.get_mut(layer)) {
                 Some(layer) => *layer += bytes,
                 None => others += bytes,
             }
+            match name {
+                "token_embd.weight" => embedding += bytes,
+                "output.weight" => head += bytes,
+                _ => {}
+            }
         }
-        Self { begins: begins(config), layers, others }
+        // A head without weights of its own multiplies with those of the embedding.
+        let tables = if head == 0 { 0 } else { embedding };
+        Self { begins: begins(config), layers, others, tables }
     }
 
     /// The layers that a stage after the first may begin with.
@@ -54,25 +63,31 @@ impl StageCuts {
         others + self.layers[layers].iter().sum::<usize>()
     }
 
-    /// The number of layers of each of `stages` stages, so that the largest has the fewest bytes,
-    /// and of these divisions the one with the most layers in the last stages. With `memory`, no
-    /// stage has more bytes than its own number of them.
+    /// Bytes of a stage with these layers that a step reads.
+    fn read_bytes(&self, layers: Range<usize>) -> usize {
+        let tables = if layers.start == 0 { self.tables } else { 0 };
+        self.bytes(layers) - tables
+    }
+
+    /// The number of layers of each of `stages` stages, so that the stage that reads most in a step
+    /// reads the fewest bytes, and of these divisions the one with the most layers in the last
+    /// stages. With `memory`, no stage has more bytes than its own number of them.
     ///
     /// # Errors
     /// If the layers cannot be divided so.
     pub fn divide(&self, stages: usize, memory: Option<&[usize]>) -> Result<Vec<usize>, Error> {
         let count = self.layers.len();
         let fits = |stage: usize, bytes: usize| memory.is_none_or(|memory| bytes <= memory[stage]);
-        // The largest stage of the best division of the layers from one on among the stages from
+        // The stage that reads most of the best division of the layers from one on among the stages from
         // one on, and the layer that the second of these begins with.
         let mut best = vec![vec![None; count + 1]; stages + 1];
         best[stages][count] = Some((0, count));
         for stage in (0..stages).rev() {
             for first in (0..count).filter(|first| self.may_begin(stage, *first)) {
                 let choices = (first + 1..=count).filter_map(|end| {
-                    let bytes = self.bytes(first..end);
-                    let rest = best[stage + 1][end].filter(|_| fits(stage, bytes))?;
-                    Some((bytes.max(rest.0), end))
+                    let fits = fits(stage, self.bytes(first..end));
+                    let rest = best[stage + 1][end].filter(|_| fits)?;
+                    Some((self.read_bytes(first..end).max(rest.0), end))
                 });
                 best[stage][first] = choices.min();
             }
@@ -189,7 +204,7 @@ mod tests {
 
     fn cuts(others: usize, layers: &[usize], cannot: &[usize]) -> StageCuts {
         let begins = (0..layers.len()).map(|layer| !cannot.contains(&layer)).collect();
-        StageCuts { begins, layers: layers.to_vec(), others }
+        StageCuts { begins, layers: layers.to_vec(), others, tables: 0 }
     }
 
     #[test]
@@ -200,6 +215,23 @@ mod tests {
         // The first stage has as much as three layers already.
         assert_eq!(cuts(30, &[10; 9], &[]).divide(2, None).unwrap(), [3, 6]);
         assert_eq!(cuts(0, &[10, 10, 40, 10], &[]).divide(3, None).unwrap(), [2, 1, 1]);
+    }
+
+    #[test]
+    fn a_table_of_which_a_step_reads_rows_counts_as_memory_alone() {
+        let config = ModelConfig::tiny("llama", 8).unwrap();
+        let layers: Vec<_> = (0..8).map(|layer| format!("blk.{layer}.ffn_up.weight")).collect();
+        let cuts = |others: &[(&'static str, usize)]| {
+            let of_layers = layers.iter().map(|name| (name.as_str(), 10 << 20));
+            StageCuts::new(&config, of_layers.chain(others.iter().copied()))
+        };
+        let (embedding, head) = (("token_embd.weight", 40 << 20), ("output.weight", 20 << 20));
+        let both = cuts(&[embedding, head]);
+        assert_eq!(both.divide(2, None).unwrap(), [3, 5]);
+        assert_eq!(both.divide(2, Some(&[80 << 20, 90 << 20])).unwrap(), [2, 6]);
+        // Without a head of its own, a step reads all of the embedding.
+        assert_eq!(cuts(&[embedding]).divide(2, None).unwrap(), [2, 6]);
+        assert_eq!(cuts(&[embedding, ("output.weight", 0)]).divide(2, None).unwrap(), [2, 6]);
     }
 
     #[test]
