@@ -24,11 +24,11 @@ pub trait Model: Send {
     /// The layers that draft tokens, where they are loaded.
     fn draft_layers(&self) -> Option<&dyn DraftLayers>;
 
-    /// Computes the batch in the layers of this rank, stores its keys and values, and sends what the
-    /// layers give to the next stage; the last sends wanted rows to the first. With `check`, values
-    /// that are not finite are an error that names where they arose. Ranks that share the model all
-    /// launch the same batches in the same order; where there are stages, launching ends the step
-    /// of the backend.
+    /// Computes the batch in the layers of this rank, stores its keys and values, and sends what
+    /// the layers give to the next stage; the last sends wanted rows to the first. With `check`,
+    /// values that are not finite are an error that names where they arose. Ranks that share the
+    /// model all launch the same batches in the same order; where there are stages, launching ends
+    /// the step of the backend.
     ///
     /// # Errors
     /// With `check`, if a value is not finite; if another rank has ended. Where stages are single

@@ -78,8 +78,8 @@ impl StageCuts {
     pub fn divide(&self, stages: usize, memory: Option<&[usize]>) -> Result<Vec<usize>, Error> {
         let count = self.layers.len();
         let fits = |stage: usize, bytes: usize| memory.is_none_or(|memory| bytes <= memory[stage]);
-        // The stage that reads most of the best division of the layers from one on among the stages from
-        // one on, and the layer that the second of these begins with.
+        // Of the best division of the layers from one on among the stages from one on, the bytes of
+        // the stage that reads most, and the layer that the second of these stages begins with.
         let mut best = vec![vec![None; count + 1]; stages + 1];
         best[stages][count] = Some((0, count));
         for stage in (0..stages).rev() {

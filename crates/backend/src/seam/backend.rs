@@ -114,7 +114,7 @@ pub trait Executor: Send {
     /// Begins the step that computes `batch`. Operations that take a batch are given this one until
     /// the next step begins.
     fn begin(&mut self, _batch: &Batch) {}
-    /// Goes on with the step that computes `batch`, after which other ones have begun.
+    /// Continues the step that computes `batch`, after which other ones have begun.
     fn resume(&mut self, batch: &Batch) {
         self.begin(batch);
     }

@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Debug, Default)]
 pub(super) struct PieceChannel {
     pieces: AtomicUsize,
-    queue: Mutex<Queue>,
+    queue: Mutex<Pieces>,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
-    pieces: VecDeque<SentPiece>,
+struct Pieces {
+    sent: VecDeque<SentPiece>,
     /// Memory for others.
     spare: Vec<SentPiece>,
 }
@@ -47,7 +47,7 @@ impl PieceChannel {
         piece.total = total;
         piece.values.clear();
         piece.values.extend_from_slice(values);
-        queue.pieces.push_back(piece);
+        queue.sent.push_back(piece);
         self.pieces.fetch_add(1, Ordering::Release);
     }
 
@@ -57,7 +57,7 @@ impl PieceChannel {
     /// The length that the message has instead.
     pub fn take(&self, expected: usize, values: &mut [f32]) -> Result<(), usize> {
         let mut queue = lock(&self.queue);
-        let piece = queue.pieces.pop_front().expect("a piece has come");
+        let piece = queue.sent.pop_front().expect("a piece has come");
         let found = piece.total;
         if found == expected {
             values.copy_from_slice(&piece.values);

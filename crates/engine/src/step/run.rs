@@ -1,5 +1,5 @@
-//! The engine thread: drain, plan, batch, launch, land, sample, commit, emit. Where stages of several
-//! ranks share the model, it launches further steps before the first lands.
+//! The engine thread: drain, plan, batch, launch, land, sample, commit, emit. Where stages of
+//! several ranks share the model, it launches further steps before the first lands.
 //!
 //! Invariant: one thread, no lock but the turn among engines that share the processors, and nothing
 //! but the reader's own channel between a sequence and its reader.

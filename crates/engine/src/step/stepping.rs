@@ -82,7 +82,7 @@ impl Engine {
 
     /// Ends the sequences that `error` is about: those whose rows it names, or all of the step.
     /// Nothing of the steps under way is committed, so the others are planned again and lose
-    /// nothing. Returns whether the engine can go on: not where weights and cache are gone, or
+    /// nothing. Returns whether the engine can continue: not where weights and cache are gone, or
     /// ranks are no longer in step.
     pub(super) fn fail(&mut self, error: &Error) -> bool {
         let rows = rows_of(error);

@@ -27,7 +27,7 @@ struct LinkWork {
     all: Vec<f32>,
 }
 
-/// What the last stage sends to the first of a step of which no row is wanted.
+/// What the last stage sends to the first where a step outputs no row.
 const DONE: [f32; 1] = [0.0];
 
 impl StageLink {
@@ -75,8 +75,8 @@ impl StageLink {
         Ok(send(stages, 0, &work.all[own_values(shard, wanted, width)])?)
     }
 
-    /// Waits for the last stage, and receives the wanted rows of the stream `x`, `[rows, width]`, on
-    /// the first of several stages.
+    /// Waits for the last stage, and receives the wanted rows of the stream `x`, `[rows, width]`,
+    /// on the first of several stages.
     ///
     /// # Errors
     /// The error of a stage about rows; if a rank has ended.
@@ -151,7 +151,7 @@ fn receive(stages: &dyn Comm, from: usize, values: &mut [f32]) -> Result<(), Err
 
 /// Sends an error about rows to the next stage, from the last to the first, in place of the stream.
 /// Returns whether the error is about rows, and the stage has one rank: the others of several would
-/// go on computing.
+/// still compute.
 ///
 /// # Errors
 /// If a rank has ended.
