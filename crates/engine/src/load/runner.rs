@@ -88,9 +88,8 @@ impl Runner {
         let mut backend = open(options)?;
         let without_effect = without_effect(options, &*backend);
         let (rounding, unrounded) = rounding(config, options.rounding, options.mode)?;
-        let native = rounding == Some(CacheRounding::Native);
         let kv_type = options.kv_type.unwrap_or(options.mode.default_kv_type());
-        check_kv_type(config, kv_type, native)?;
+        check_kv_type(config, kv_type, rounding == Some(CacheRounding::Native))?;
         let (placed, placement) = place(checkpoint, &*backend, options.placement.as_deref())?;
         let mut settings = Settings {
             checkpoint: identity(checkpoint),
@@ -98,7 +97,7 @@ impl Runner {
             kv_type,
             arithmetic: decide_arithmetic(&placed, &mut *backend),
             placement,
-            slices: options.ranks.slice()?.ranks(),
+            slices: options.ranks.slices(),
             rounding,
             drafter: drafter_identity(checkpoint),
         };
