@@ -4,6 +4,7 @@
 //! communication, so that the parts make up the whole.
 
 use crate::error::Error;
+use crate::stages::ranges;
 use dist::{Comm, Shard, Split, Traffic};
 use formats::TensorView;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -104,6 +105,12 @@ impl Ranks {
     /// Number of layers of each stage, where it is given.
     pub fn stage_layers(&self) -> Option<&[usize]> {
         self.stage_layers.as_deref()
+    }
+
+    /// The layers of this rank's stage, where the number of each stage is given.
+    pub fn own_layers(&self) -> Option<Range<usize>> {
+        let stage = self.stages.as_ref().map_or(0, |stages| stages.rank());
+        ranges(self.stage_layers.as_ref()?).nth(stage)
     }
 
     /// All ranks; `None` where there is one.

@@ -418,6 +418,11 @@ impl Matrices {
         self.begun = Some(Instant::now());
     }
 
+    /// Continues a step, after others were begun.
+    pub fn resume_step(&mut self) {
+        self.begun = Some(Instant::now());
+    }
+
     /// Ends a step.
     pub fn end_step(&mut self) {
         self.last_step = self.begun.take().map(|begun| begun.elapsed());

@@ -137,7 +137,7 @@ fn every_key_is_the_name_of_a_flag() {
 }
 
 /// Values of which each flag takes some.
-const VALUES: [&str; 18] = [
+const VALUES: [&str; 19] = [
     "77",
     "true",
     "off",
@@ -155,6 +155,7 @@ const VALUES: [&str; 18] = [
     "localhost",
     "9000000",
     "128",
+    "4",
     "0.5",
 ];
 

@@ -380,6 +380,18 @@ impl Runner {
         self.land_unrecorded(batch)
     }
 
+    /// Computes a batch of rank 0, whose outputs are not asked for later.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    pub(crate) fn follow(&mut self, batch: &Batch) -> Result<(), Error> {
+        match self.is_staged() {
+            // Later stages have no outputs.
+            true => self.launch_unrecorded(batch),
+            false => self.forward_unrecorded(batch),
+        }
+    }
+
     /// As [`launch`](Self::launch), of a batch of no request.
     pub(crate) fn launch_unrecorded(&mut self, batch: &Batch) -> Result<(), Error> {
         assert!(batch.rows() <= self.limits.rows, "more rows than the workspace holds");

@@ -9,6 +9,7 @@ use super::error::Error;
 use super::options::{LoadOptions, WeightsMemory};
 use backend::{Backend, CPU, FreeMemory, Memory, StreamPlan};
 use formats::Checkpoint;
+use models::StageCuts;
 use models::placement::{Placed, leave_table_on_disk, stream_experts, stream_layers};
 
 /// Where the weights of a loaded model are.
@@ -89,9 +90,17 @@ fn left_for_weights(free: FreeMemory, held: Memory) -> usize {
     free.bytes.saturating_sub(beside(held) + left_to_system(free))
 }
 
-/// Bytes in memory, of all weights or of a rank's part: ranks hold about equal ones.
-fn bytes(placed: &[Placed], options: &LoadOptions) -> usize {
-    placed.iter().map(|it| it.bytes).sum::<usize>() / options.ranks.count()
+/// Bytes in memory, of all weights or of a rank's part: the layers of its stage, of which slices
+/// hold about equal parts.
+fn bytes(placed: &[Placed], checkpoint: &Checkpoint, options: &LoadOptions) -> usize {
+    let slices = options.ranks.slices();
+    match options.ranks.own_layers() {
+        Some(layers) => {
+            let weights = placed.iter().map(|it| (it.name.as_str(), it.bytes));
+            StageCuts::new(checkpoint.config(), weights).bytes(layers) / slices
+        }
+        None => placed.iter().map(|it| it.bytes).sum::<usize>() / slices,
+    }
 }
 
 /// Leaves the embedding on disk, and if the weights take more than `limit` then, routed experts.
@@ -102,12 +111,12 @@ fn leave_on_disk(
     limit: usize,
     options: &LoadOptions,
 ) -> bool {
-    let before = bytes(placed, options);
+    let before = bytes(placed, checkpoint, options);
     leave_table_on_disk(placed, checkpoint);
-    if bytes(placed, options) > limit {
+    if bytes(placed, checkpoint, options) > limit {
         stream_experts(placed);
     }
-    bytes(placed, options) < before
+    bytes(placed, checkpoint, options) < before
 }
 
 /// Leaves weights on disk that cannot fit into memory, whatever cache and workspace take.
@@ -119,7 +128,7 @@ pub(super) fn place_weights(
     backend: &dyn Backend,
     options: &LoadOptions,
 ) -> usize {
-    let all = bytes(placed, options);
+    let all = bytes(placed, checkpoint, options);
     let limit = match options.weights_memory {
         WeightsMemory::All => None,
         WeightsMemory::Bytes(bytes) => Some(bytes),
@@ -162,7 +171,7 @@ impl<'a> LeftOnDisk<'a> {
         if self.options.ranks.are_several() || least <= limit {
             return false;
         }
-        let all = bytes(&self.whole, self.options);
+        let all = bytes(&self.whole, self.checkpoint, self.options);
         let before = self.placed.clone();
         // Layers are large, so that the same number may be enough for a little less.
         let step = (least - limit).max(all / 256);
@@ -177,7 +186,7 @@ impl<'a> LeftOnDisk<'a> {
     fn leave(&mut self, most: usize) {
         self.placed = self.whole.clone();
         leave_on_disk(&mut self.placed, self.checkpoint, most, self.options);
-        if bytes(&self.placed, self.options) > most {
+        if bytes(&self.placed, self.checkpoint, self.options) > most {
             stream_layers(&mut self.placed, self.checkpoint, most);
         }
     }

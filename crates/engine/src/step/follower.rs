@@ -49,7 +49,7 @@ impl Follower {
         while self.runner.prepare_weights() {}
         while let Some(task) = self.messages.next()? {
             match task {
-                LeaderTask::Compute(batch) => self.runner.forward_unrecorded(batch)?,
+                LeaderTask::Compute(batch) => self.runner.follow(batch)?,
                 LeaderTask::Launch(batch) => self.runner.launch_unrecorded(batch)?,
                 LeaderTask::Land(Some(batch)) => self.runner.land_unrecorded(batch)?,
                 LeaderTask::Land(None) => {}

@@ -57,7 +57,7 @@ impl Executor for Cpu {
     }
 
     fn resume(&mut self, batch: &Batch) {
-        self.products.matrices.begin_step(self.core.isa, &self.core.pool);
+        self.products.matrices.resume_step();
         self.experts.scratch.note_batch(batch);
     }
 
