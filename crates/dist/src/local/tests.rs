@@ -1,4 +1,5 @@
 use super::*;
+use crate::call::WINDOW;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -13,9 +14,11 @@ fn on_ranks<T: Send>(ranks: usize, work: impl Fn(Local) -> T + Sync) -> Vec<T> {
     })
 }
 
-/// Waits until `condition` holds.
+/// Waits until `condition` holds, which it does soon.
 fn until(condition: impl Fn() -> bool) {
+    let started = Instant::now();
     while !condition() {
+        assert!(started.elapsed() < Duration::from_secs(60), "the condition never holds");
         std::thread::yield_now();
     }
 }
@@ -57,7 +60,7 @@ fn a_rank_that_leaves_or_panics_is_named_to_those_who_need_it() {
         |local: &Local| local.all_gather(&[1.0], &mut [0.0; 4]),
         |local: &Local| local.broadcast(2, &mut [1.0]),
         |local: &Local| local.receive(2, &mut [1.0]),
-        |local: &Local| local.send(2, &vec![1.0; 6 * PIECE]),
+        |local: &Local| local.send(2, &vec![1.0; (WINDOW + 2) * PIECE]),
     ] {
         check_dead(drop, call, false);
         check_dead(panics, call, true);
