@@ -82,13 +82,18 @@ class Ranks:
 
     def until(self, condition, seconds=LIMIT, what="not"):
         """Waits until `condition` gives something, and returns it."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            found = condition()
-            if found:
-                return found
-            time.sleep(0.02)
-        raise AssertionError(f"{what} after {seconds} s: {self.err.read_text()}")
+        return until(condition, seconds, what, self.err.read_text)
+
+
+def until(condition, seconds, what, said):
+    """Waits until `condition` gives something, and returns it; an error has what was `said`."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"{what} after {seconds} s: {said()}")
 
 
 RANK_VARIABLES = (b"PMIX_RANK=", b"PMI_RANK=")

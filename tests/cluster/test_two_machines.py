@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from launchers import LIMIT, is_mpich, paths
+from launchers import LIMIT, is_mpich, paths, until
 
 SCRIPT = Path(__file__).parents[2] / "deploy/two-machines.sh"
 ADDRESSES = ["10.213.7.1", "10.213.7.2"]
@@ -82,13 +82,7 @@ class TwoMachines:
         return (self.folder / name).read_text()
 
     def until(self, condition, what, seconds=LIMIT):
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            found = condition()
-            if found:
-                return found
-            time.sleep(0.02)
-        raise AssertionError(f"{what} after {seconds} s: {self.said('first.err')}")
+        return until(condition, seconds, what, lambda: self.said("first.err"))
 
     def ranks(self):
         """The processes of the program on each machine."""

@@ -415,6 +415,24 @@ fn simulate(seed: u64) -> (Vec<(u64, Planned)>, Count) {
     })
 }
 
+/// Counts of the simulations of models with several groups or states, and whether these are all
+/// seeds. A failure names the command that repeats it, with a part of the `test`'s name.
+fn sum_of_parts(test: &str, simulation: fn(u64) -> Simulation) -> (Count, bool) {
+    let seeds = match number("GANNET_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("GANNET_SEEDS").unwrap_or(SEEDS_OF_PARTS),
+    };
+    let all = seeds == (0..SEEDS_OF_PARTS);
+    let mut sum = Count::default();
+    for seed in seeds {
+        let run = || simulation(seed).run().1;
+        sum += std::panic::catch_unwind(run).unwrap_or_else(|_| {
+            panic!("GANNET_SEED={seed} cargo test -p gannet-sched {test} -- --nocapture")
+        });
+    }
+    (sum, all)
+}
+
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
@@ -484,18 +502,7 @@ fn no_row_reads_a_block_of_another_space() {
 
 #[test]
 fn a_prefix_is_found_where_rows_and_state_are() {
-    let seeds = match number("GANNET_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("GANNET_SEEDS").unwrap_or(SEEDS_OF_PARTS),
-    };
-    let all = seeds == (0..SEEDS_OF_PARTS);
-    let mut sum = Count::default();
-    for seed in seeds {
-        let run = || Simulation::with_parts(seed).run().1;
-        sum += std::panic::catch_unwind(run).unwrap_or_else(|_| {
-            panic!("GANNET_SEED={seed} cargo test -p gannet-sched a_prefix_is_found -- --nocapture")
-        });
-    }
+    let (sum, all) = sum_of_parts("a_prefix_is_found", Simulation::with_parts);
     let happened = [sum.found, sum.no_rows, sum.no_state, sum.saved, sum.right, sum.copied];
     let much = happened.iter().all(|&count| count > 1000) && sum.preempted > 1000;
     assert!(!all || (much && sum.evicted > 1000 && sum.rejected > 100), "{sum:?}");
@@ -503,18 +510,7 @@ fn a_prefix_is_found_where_rows_and_state_are() {
 
 #[test]
 fn a_flying_sequence_is_never_preempted() {
-    let seeds = match number("GANNET_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("GANNET_SEEDS").unwrap_or(SEEDS_OF_PARTS),
-    };
-    let all = seeds == (0..SEEDS_OF_PARTS);
-    let mut sum = Count::default();
-    for seed in seeds {
-        let run = || Simulation::with_flights(seed).run().1;
-        sum += std::panic::catch_unwind(run).unwrap_or_else(|_| {
-            panic!("GANNET_SEED={seed} cargo test -p gannet-sched a_flying_sequence -- --nocapture")
-        });
-    }
+    let (sum, all) = sum_of_parts("a_flying_sequence", Simulation::with_flights);
     let much = sum.together > 10_000 && sum.preempted > 1000 && sum.saved > 1000;
     assert!(!all || (much && sum.evicted > 1000 && sum.copied > 100), "{sum:?}");
 }
