@@ -241,12 +241,14 @@ async fn pump(index: usize, mut stream: TextStream, out: Sender, app: App) {
         let event = tokio::select! {
             biased;
             () = out.closed() => return,
+            // Before the end of the server, which an engine that stops brings about: its last
+            // events say why.
+            event = stream.next() => event,
             () = app.life.reached(Phase::Closing) => {
                 // A reader too slow for this learns it from the end of the stream.
                 let _ = out.try_send(Err(HttpError::shutting_down()));
                 return;
             }
-            event = stream.next() => event,
         };
         let item = match event {
             None => return,

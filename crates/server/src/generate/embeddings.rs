@@ -145,8 +145,9 @@ pub(crate) async fn each(
     let all = stream::iter(texts).map(one).buffered(at_once).try_collect();
     tokio::select! {
         biased;
-        () = app.life.reached(Phase::Closing) => Err(HttpError::shutting_down()),
+        // Before the end of the server: an engine that stops says why.
         found = all => found.map_err(|error| refused(error, param)),
+        () = app.life.reached(Phase::Closing) => Err(HttpError::shutting_down()),
     }
 }
 

@@ -181,3 +181,14 @@ async fn a_dead_engine_ends_the_server_with_an_error() {
     assert!(text.contains("the engine has stopped"), "{text}");
     assert!(matches!(server.ended().await, Err(ServeError::EngineStopped)));
 }
+
+#[tokio::test]
+async fn streams_of_a_dead_engine_say_all_it_said() {
+    let mut script = vec![Act::Say("a"); 200];
+    script.push(Act::Die);
+    let server = Server::start(script).await;
+    let response = server.post(CHAT, &chat_body(json!({"stream": true}))).await;
+    let text = response.text().await.unwrap();
+    assert_eq!(text.matches(r#""content":"a""#).count(), 200, "{text}");
+    assert!(text.contains("the engine has stopped"), "{text}");
+}
