@@ -23,22 +23,26 @@ def is_mpich(launcher):
     return "HYDRA" in subprocess.run([launcher, "--version"], capture_output=True, text=True).stdout
 
 
-def command(launcher, ranks, *arguments):
-    """The command that starts `gannet` with these arguments on so many ranks."""
+def command(launcher, ranks, *arguments, others=()):
+    """The command that starts `gannet` with these arguments on so many ranks, and with each of the
+    `others` on a further one."""
     options = []
     if not is_mpich(launcher):
         options = ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
-    return [launcher, *options, "-n", str(ranks), os.environ["GANNET_BIN"], *arguments]
+    command = [launcher, *options, "-n", str(ranks), os.environ["GANNET_BIN"], *arguments]
+    for other in others:
+        command += [":", "-n", "1", os.environ["GANNET_BIN"], *other]
+    return command
 
 
 class Ranks:
     """A command on ranks, whose output goes to files: a pipe would stay open with any process."""
 
-    def __init__(self, folder, launcher, ranks, *arguments, **environment):
+    def __init__(self, folder, launcher, ranks, *arguments, others=(), **environment):
         self.out, self.err = folder / "out", folder / "err"
         with open(self.out, "w") as out, open(self.err, "w") as err:
             self.process = subprocess.Popen(
-                command(launcher, ranks, *arguments),
+                command(launcher, ranks, *arguments, others=others),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,

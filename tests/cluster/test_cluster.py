@@ -73,6 +73,40 @@ def test_a_model_that_one_rank_lacks_ends_all(launcher, tmp_path):
     assert code != 0 and "nothing.gguf" in err, err
 
 
+@each
+def test_ranks_may_have_the_files_of_their_layers_alone(launcher, tmp_path):
+    whole, folders = tmp_path / "whole", [tmp_path / "first", tmp_path / "last"]
+    for folder in [whole, *folders]:
+        folder.mkdir()
+    alone("quantize", "builtin", str(whole / "m.gguf"), "--type", "q8_0", "--split-size", "300K")
+    parts = sorted(whole.iterdir())
+    assert len(parts) == 8
+    # The last part has the norm before the output head, which the first rank needs.
+    for folder, own in zip(folders, [[0, 1, 2, 3, 4, 7], [3, 4, 5, 6, 7]]):
+        for at in own:
+            (folder / parts[at].name).symlink_to(parts[at])
+    # The file that is named is not there on the second rank.
+    first = parts[0].name
+    commands = [["run", "-m", str(folder / first), *QUESTION[1:]] for folder in folders]
+    code, out, err = Ranks(tmp_path, launcher, 1, *commands[0], others=[commands[1]]).wait()
+    assert code == 0, err
+    assert answer(out) == answer(alone("run", "-m", str(whole / first), *QUESTION[1:]))
+    (folders[1] / parts[5].name).unlink()
+    code, out, err = Ranks(tmp_path, launcher, 1, *commands[0], others=[commands[1]]).wait()
+    assert code != 0 and f"no rank has the file {parts[5].name}" in err, err
+
+
+@each
+def test_a_signal_to_one_rank_while_ranks_join_ends_all(launcher, tmp_path):
+    ranks = Ranks(tmp_path, launcher, 2, "serve", "--port", "0")
+    try:
+        ranks.until(lambda: len(ranks.pids()) == 2, what="not started")
+        os.kill(ranks.pids()[0], signal.SIGTERM)
+        ranks.until(lambda: not ranks.pids(), 10, "ranks are left")
+    finally:
+        ranks.end()
+
+
 class Served(Ranks):
     """`gannet serve` on ranks."""
 

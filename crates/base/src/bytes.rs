@@ -27,6 +27,12 @@ pub trait Bytes: Send + Sync {
     /// If the range ends past the last byte.
     fn read(&self, range: Range<usize>) -> Cow<'_, [u8]>;
 
+    /// Whether the bytes can be read; all zero are read where they cannot, as those of a file that
+    /// is missing.
+    fn are_here(&self) -> bool {
+        true
+    }
+
     /// Where the bytes of `range` are in a file; `None` if they are in none, or in several pieces.
     fn place(&self, _range: Range<usize>) -> Option<FilePart> {
         None

@@ -18,7 +18,8 @@ pub(crate) const BUILTIN: &str = "builtin";
 pub(crate) fn locate(model: impl AsRef<OsStr>, endpoint: Option<&str>) -> Result<PathBuf> {
     let model = model.as_ref();
     let path = Path::new(model);
-    if path.exists() {
+    // Of a model in several files, ranks may have others than the one that is named.
+    if path.exists() || (gguf::part_of(path).is_some() && formats::weight_bytes(path) > 0) {
         return Ok(path.to_owned());
     }
     if model == BUILTIN {

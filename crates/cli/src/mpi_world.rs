@@ -70,10 +70,16 @@ pub(crate) fn ping() {
     }
 }
 
-/// Ends the process at once if it has joined the ranks of MPI, which then end too.
+/// Ends the process at once if it is one of the ranks of MPI, which then end too.
 pub(crate) fn leave(code: u8) {
     let is_joined = WORLD.try_lock().is_ok_and(|joined| joined.is_some());
     if is_joined {
         Mpi::abandon(code);
+    }
+    if Mpi::launched_ranks().is_some_and(|ranks| ranks > 1) {
+        // Other ranks may wait for this one to join. Not all launchers end them when one exits
+        // before, whatever its code; when a signal ends it, all do.
+        let _ =
+            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
     }
 }

@@ -7,10 +7,10 @@ use crate::rank_args::{RankArgs, RankChoice};
 use anyhow::{Context, Result};
 use dist::{Comm, Local, Mpi};
 use engine::{Follower, LoadOptions, Runner};
-use formats::{Checkpoint, OpenOptions};
+use formats::Checkpoint;
 use models::Ranks;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,6 +54,15 @@ impl JoinedRanks {
         let mut done = None;
         self.ranks.in_turn(|| done = Some(work()))?;
         done.expect("each rank has its turn")
+    }
+
+    /// Opens the checkpoint at `path` under this display name, or its own. Every rank must call
+    /// this.
+    ///
+    /// # Errors
+    /// As [`engine::open_checkpoint`].
+    pub fn open(&self, path: &Path, name: Option<String>) -> Result<Checkpoint> {
+        Ok(engine::open_checkpoint(path, name, &self.ranks)?)
     }
 
     /// Whether there are several.
@@ -138,9 +147,9 @@ impl RankedModel {
     /// # Errors
     /// If the rank cannot be joined, cannot load its part, or another one has ended.
     pub fn run(&self) -> Result<()> {
-        // The first rank decides when the others end.
-        let _watch = Watch::new();
         let done = self.join().and_then(|joined| {
+            // From now on the first rank decides when the others end.
+            let _watch = Watch::new();
             let rank = joined.ranks.world().map_or(0, |world| world.rank());
             self.follow(&joined).with_context(|| format!("rank {rank} ({})", joined.host))
         });
@@ -154,7 +163,7 @@ impl RankedModel {
 
     fn follow(&self, joined: &JoinedRanks) -> Result<()> {
         let path = joined.in_turn(|| self.locate())?;
-        let checkpoint = Checkpoint::open(&path, &OpenOptions::default())?;
+        let checkpoint = joined.open(&path, None)?;
         let options = joined.add_to(self.options.clone());
         let runner = Runner::load(&checkpoint, &options);
         drop((options, checkpoint));

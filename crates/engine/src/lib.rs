@@ -32,6 +32,7 @@ pub use load::options::{
 };
 pub use load::pack::PACK_EXTENSION;
 pub use load::packed_parts::PackedPart;
+pub use load::rank_files::open_checkpoint;
 pub use load::runner::Runner;
 pub use load::settings::Settings;
 pub use load::stream::WeightsPlan;

@@ -25,6 +25,7 @@ use crate::config::hf::HfConfig;
 use crate::config::mtp::COPIES;
 use crate::config::{DraftConfig, ModelConfig, WORD_IDS, WordIds};
 use crate::error::{Error, Result};
+use crate::file_header::FileHeaders;
 use crate::files::ModelFiles;
 use crate::generation::{GENERATION_FILE, GenerationDefaults};
 use crate::gguf::{self, GgufFile};
@@ -45,6 +46,8 @@ const SCORE: &str = "score.weight";
 pub struct OpenOptions {
     /// Display name that replaces the checkpoint's own.
     pub name: Option<String>,
+    /// Headers of files that may be missing.
+    pub headers: FileHeaders,
 }
 
 /// An open checkpoint. Weights stay mapped while the checkpoint or a view of it exists.
@@ -68,7 +71,7 @@ impl Checkpoint {
     /// # Errors
     /// As [`ModelFiles::open`] and [`from_files`](Self::from_files).
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Self> {
-        Self::from_files(ModelFiles::open(path)?, options)
+        Self::from_files(ModelFiles::open_with(path, &options.headers)?, options)
     }
 
     /// Interprets files that are already open.
@@ -305,6 +308,7 @@ impl Checkpoint {
     /// settings of their quantisation: the error says which files may have them.
     pub fn require(&self, name: &str, shape: &[usize]) -> Result<&TensorView> {
         let view = self.tensor(name).ok_or_else(|| self.missing(name, shape))?;
+        view.check_here()?;
         if self.gguf().is_none() && view.is_integer() {
             return Err(native::no_floats(view, self.folder()));
         }

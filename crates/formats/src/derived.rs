@@ -75,6 +75,10 @@ impl<R: RowSource> Bytes for Derived<R> {
         Cow::Owned(bytes)
     }
 
+    fn are_here(&self) -> bool {
+        self.rows.sources().iter().all(|source| source.are_here())
+    }
+
     fn will_need(&self, range: Range<usize>) {
         if self.in_order {
             self.hint(self.touched(&range), |of, part| of.will_need(part));

@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::bytes::map_file;
 use crate::error::{Error, Result};
-use crate::gguf::GgufFile;
+use crate::file_header::{FileHeader, FileHeaders};
+use crate::gguf::{self, GgufFile};
 use crate::safetensors;
 use crate::tensor::TensorView;
 
@@ -26,11 +28,19 @@ impl ModelFiles {
     /// # Errors
     /// If files are missing, unreadable or invalid, or if a folder has several models.
     pub fn open(path: &Path) -> Result<Self> {
+        Self::open_with(path, &FileHeaders::default())
+    }
+
+    /// As [`open`](Self::open), of a model of which files may be missing whose headers are known.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_with(path: &Path, headers: &FileHeaders) -> Result<Self> {
         if path.is_dir() {
-            return Self::open_folder(path);
+            return Self::open_folder(path, headers);
         }
         match path.extension().and_then(|e| e.to_str()) {
-            Some("gguf") => Self::open_gguf(path),
+            Some("gguf") => Self::open_gguf(path, headers),
             Some("safetensors") => {
                 let folder = path.parent().unwrap_or(Path::new("")).to_owned();
                 Ok(Self::from_safetensors(path, folder, safetensors::open(path)?))
@@ -83,8 +93,8 @@ impl ModelFiles {
         paths
     }
 
-    fn open_gguf(path: &Path) -> Result<Self> {
-        let gguf = Some(GgufFile::open(path)?);
+    fn open_gguf(path: &Path, headers: &FileHeaders) -> Result<Self> {
+        let gguf = Some(GgufFile::open_with(path, headers)?);
         Ok(Self { path: path.to_owned(), folder: None, gguf, tensors: Vec::new() })
     }
 
@@ -92,23 +102,56 @@ impl ModelFiles {
         Self { path: path.to_owned(), folder: Some(folder), gguf: None, tensors }
     }
 
-    fn open_folder(folder: &Path) -> Result<Self> {
+    fn open_folder(folder: &Path, headers: &FileHeaders) -> Result<Self> {
         let safetensors = |tensors| Self::from_safetensors(folder, folder.to_owned(), tensors);
         if folder.join(SINGLE_FILE).exists() {
             return safetensors::open(&folder.join(SINGLE_FILE)).map(safetensors);
         }
         if folder.join(safetensors::INDEX_FILE).exists() {
-            return safetensors::open_sharded(folder).map(safetensors);
+            return safetensors::open_sharded(folder, headers).map(safetensors);
         }
         match files_with(folder, "safetensors")?.as_slice() {
             [path] => safetensors::open(path).map(safetensors),
             found @ [_, _, ..] => Err(no_index(folder, found)),
             [] => match only_file(folder, "gguf")? {
-                Some(path) => Self::open_gguf(&path),
+                Some(path) => Self::open_gguf(&path, headers),
                 None => Err(no_weights(folder)),
             },
         }
     }
+}
+
+/// Reads the header of the GGUF or safetensors file at `path`.
+///
+/// # Errors
+/// If the file is unreadable or invalid.
+pub fn read_header(path: &Path) -> Result<FileHeader> {
+    let map = map_file(path)?;
+    let tensors = match path.extension().is_some_and(|it| it == "gguf") {
+        true => gguf::parse(&map, path)?.tensors,
+        false => safetensors::parse(&map, path)?,
+    };
+    Ok(FileHeader::new(&map, &tensors))
+}
+
+/// The files with weights of the model at `path` that is divided into several, by their names in
+/// its index or folder, whether they are there or not; none for a model in one file.
+///
+/// # Errors
+/// If there is no model, or its index is invalid.
+pub fn split_files(path: &Path) -> Result<Vec<(String, PathBuf)>> {
+    let part = match path.is_dir() {
+        true if path.join(SINGLE_FILE).exists() => None,
+        true if path.join(safetensors::INDEX_FILE).exists() => return safetensors::shards(path),
+        true => only_file(path, "gguf")?,
+        false => Some(path.to_owned()),
+    };
+    let parts = part.map_or_else(Vec::new, |part| gguf::parts_of(&part));
+    let named = parts.into_iter().map(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        (name, path)
+    });
+    Ok(named.collect())
 }
 
 fn no_index(folder: &Path, found: &[PathBuf]) -> Error {

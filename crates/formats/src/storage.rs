@@ -40,6 +40,10 @@ impl Bytes for Slice {
         self.of.read(self.within(&range))
     }
 
+    fn are_here(&self) -> bool {
+        self.of.are_here()
+    }
+
     fn place(&self, range: Range<usize>) -> Option<FilePart> {
         let part = self.of.place(self.within(&range))?;
         let crc32c = self.crc32c.filter(|_| range.len() == self.range.len()).or(part.crc32c);
@@ -60,6 +64,24 @@ impl Bytes for Slice {
 
     fn lock(&self, range: Range<usize>) -> io::Result<()> {
         self.of.lock(self.within(&range))
+    }
+}
+
+/// So many bytes of a file that is missing.
+pub(crate) struct Missing(pub usize);
+
+impl Bytes for Missing {
+    fn len(&self) -> usize {
+        self.0
+    }
+
+    fn read(&self, range: Range<usize>) -> Cow<'_, [u8]> {
+        assert!(range.start <= range.end && range.end <= self.0, "a range inside");
+        Cow::Owned(vec![0; range.len()])
+    }
+
+    fn are_here(&self) -> bool {
+        false
     }
 }
 
@@ -109,6 +131,10 @@ impl Bytes for Stack {
                 Cow::Owned(bytes)
             }
         }
+    }
+
+    fn are_here(&self) -> bool {
+        self.parts.iter().all(|(part, _)| part.are_here())
     }
 
     fn place(&self, range: Range<usize>) -> Option<FilePart> {

@@ -4,13 +4,14 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use base::{Mmap, Storage};
+use base::Storage;
 use kernels::quant::QuantType;
 
 use crate::derived::{Columns, Derived};
 use crate::error::{Error, Result};
+use crate::file_header::{WeightFile, is_missing};
 use crate::layout::TensorEntry;
-use crate::storage::{Slice, Stack};
+use crate::storage::{Missing, Slice, Stack};
 
 /// A tensor as files store it. The number of its bytes follows from its type and shape.
 ///
@@ -30,7 +31,7 @@ pub struct TensorView {
     /// For each stored column the input it belongs to, where the order differs. Parts of a stack
     /// have separate orders; the stack itself has none.
     pub order: Option<Arc<[u32]>>,
-    file: Arc<Mmap>,
+    file: Arc<Path>,
     contents: Contents,
 }
 
@@ -46,11 +47,10 @@ impl TensorView {
     ///
     /// # Panics
     /// If the file does not have the range.
-    pub(crate) fn new(file: &Arc<Mmap>, entry: TensorEntry) -> Self {
-        let TensorEntry { name, shape, ty, range } = entry;
-        let bytes = Slice::new(file.clone(), range);
-        let (source_name, file) = (name.clone(), file.clone());
-        let contents = Contents::One(Arc::new(bytes));
+    pub(crate) fn new(file: &WeightFile, entry: TensorEntry) -> Self {
+        let contents = Contents::One(file.data(&entry));
+        let TensorEntry { name, shape, ty, .. } = entry;
+        let (source_name, file) = (name.clone(), file.path().clone());
         Self { name, source_name, ty, shape, order: None, file, contents }
     }
 
@@ -68,6 +68,12 @@ impl TensorView {
     pub(crate) fn with(&self, ty: &'static QuantType, shape: Vec<usize>, bytes: Storage) -> Self {
         debug_assert_eq!(ty.bytes_for(shape.iter().product()), Some(bytes.len()), "bytes");
         Self { ty, shape, order: None, contents: Contents::One(bytes), ..self.clone() }
+    }
+
+    /// The same tensor with bytes that are missing.
+    pub(crate) fn missing(self) -> Self {
+        let bytes = Arc::new(Missing(self.bytes().len()));
+        Self { contents: Contents::One(bytes), ..self }
     }
 
     /// A stack of at least one part, all of one type and shape.
@@ -181,7 +187,18 @@ impl TensorView {
 
     /// The file of the tensor; for joined tensors that of the first.
     pub fn path(&self) -> &Path {
-        self.file.path()
+        &self.file
+    }
+
+    /// Checks that the tensor can be read: that its files are not missing.
+    ///
+    /// # Errors
+    /// If one is missing.
+    pub fn check_here(&self) -> Result<()> {
+        match self.bytes().are_here() {
+            true => Ok(()),
+            false => Err(is_missing(self.path(), &self.source_name)),
+        }
     }
 
     /// Number of values.
@@ -194,6 +211,7 @@ impl TensorView {
     /// # Errors
     /// If the type cannot be dequantised.
     pub fn to_f32(&self) -> Result<Vec<f32>> {
+        self.check_here()?;
         if let Contents::Parts(parts) = &self.contents {
             let values = parts.iter().map(Self::to_f32).collect::<Result<Vec<_>>>()?;
             return Ok(values.concat());
@@ -213,6 +231,7 @@ impl TensorView {
     /// # Errors
     /// If they are others.
     pub(crate) fn integers(&self) -> Result<Vec<i64>> {
+        self.check_here()?;
         let bytes = self.bytes();
         let bytes = bytes.read(0..bytes.len());
         match self.ty.name {

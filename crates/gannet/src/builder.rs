@@ -255,7 +255,10 @@ impl Builder {
     pub fn describe(&self, path: impl AsRef<Path>) -> Result<ModelDescription, Error> {
         let path = path.as_ref();
         let template = self.template.as_deref().map(read_template).transpose()?;
-        let checkpoint = Checkpoint::open(path, &OpenOptions { name: self.name.clone() })?;
+        let checkpoint = Checkpoint::open(
+            path,
+            &OpenOptions { name: self.name.clone(), ..OpenOptions::default() },
+        )?;
         let assets = TextAssets::from_checkpoint(&checkpoint, &self.gguf)
             .map_err(|source| Error::Text { path: path.to_owned(), source })?;
         let text = TextParts { assets: &assets, template: template.as_ref() };
@@ -277,7 +280,10 @@ impl Builder {
         path: &Path,
         head: Option<&ModelFiles>,
     ) -> Result<(Checkpoint, (TextAssets, Runner)), Error> {
-        let open = || Checkpoint::open(path, &OpenOptions { name: self.name.clone() });
+        let open = || {
+            let opened = engine::open_checkpoint(path, self.name.clone(), &self.load.ranks);
+            opened.map_err(|source| Error::Model { path: path.to_owned(), source })
+        };
         let mut checkpoint = open()?;
         match (head, self.engine.speculate) {
             (Some(head), _) => checkpoint = checkpoint.with_head(head)?,

@@ -27,4 +27,4 @@ pub use loader::WorkspaceLimits;
 pub use model::{DraftLayers, DraftStates, Drafted, Model};
 pub use projections::Projections;
 pub use ranks::Ranks;
-pub use stages::{StageCuts, ranges};
+pub use stages::{StageCuts, is_of_stage, ranges};

@@ -5,7 +5,7 @@ use crate::placement::Placed;
 use crate::projections::Projections;
 use crate::ranks::{Ranks, Slice};
 use crate::ropes::Ropes;
-use crate::stages::{StageCuts, layer_of, ranges};
+use crate::stages::{StageCuts, is_of_stage, ranges};
 use backend::{Backend, Buffer, Matrix, MatrixSpec, Mode, Rope, Selection, Table, Vector};
 use dist::Shard;
 use formats::layers::RopeConfig;
@@ -430,20 +430,11 @@ impl<'a> Loader<'a> {
         Error::NotInFile { problem: Box::new(problem), command }
     }
 
-    /// Marks tensors of other stages as read: those of their layers, the embedding and the output
-    /// head.
+    /// Marks tensors of other stages as read.
     pub fn mark_parts_of_other_ranks(&self) {
+        let config = self.checkpoint.config();
         for view in self.checkpoint.tensors() {
-            let elsewhere = match layer_of(&view.name) {
-                Some(layer) => {
-                    layer < self.checkpoint.config().layers.len() && !self.layers.contains(&layer)
-                }
-                None => {
-                    let of_first = ["token_embd.", "position_embd.", "output"];
-                    !self.is_first() && of_first.iter().any(|name| view.name.starts_with(name))
-                }
-            };
-            if elsewhere {
+            if !is_of_stage(config, &self.layers, &view.name) {
                 self.checkpoint.tensor(&view.name);
             }
         }

@@ -5,6 +5,7 @@
 //! layers that draft tokens.
 
 use crate::error::Error;
+use formats::families::layer_of;
 use formats::layers::{Chooser, KeySource, OpSpec};
 use formats::{Checkpoint, ModelConfig};
 use std::ops::Range;
@@ -76,8 +77,20 @@ impl StageCuts {
     /// # Errors
     /// If the layers cannot be divided so.
     pub fn divide(&self, stages: usize, memory: Option<&[usize]>) -> Result<Vec<usize>, Error> {
+        let fits = |stage: usize, layers: Range<usize>| {
+            memory.is_none_or(|memory| self.bytes(layers) <= memory[stage])
+        };
+        self.divide_where(stages, &fits).ok_or_else(|| self.cannot(stages, memory))
+    }
+
+    /// As [`divide`](Self::divide), where `fits` says whether a stage may have these layers; `None`
+    /// if there is no such division.
+    pub fn divide_where(
+        &self,
+        stages: usize,
+        fits: &dyn Fn(usize, Range<usize>) -> bool,
+    ) -> Option<Vec<usize>> {
         let count = self.layers.len();
-        let fits = |stage: usize, bytes: usize| memory.is_none_or(|memory| bytes <= memory[stage]);
         // Of the best division of the layers from one on among the stages from one on, the bytes of
         // the stage that reads most, and the layer that the second of these stages begins with.
         let mut best = vec![vec![None; count + 1]; stages + 1];
@@ -85,8 +98,7 @@ impl StageCuts {
         for stage in (0..stages).rev() {
             for first in (0..count).filter(|first| self.may_begin(stage, *first)) {
                 let choices = (first + 1..=count).filter_map(|end| {
-                    let fits = fits(stage, self.bytes(first..end));
-                    let rest = best[stage + 1][end].filter(|_| fits)?;
+                    let rest = best[stage + 1][end].filter(|_| fits(stage, first..end))?;
                     Some((self.read_bytes(first..end).max(rest.0), end))
                 });
                 best[stage][first] = choices.min();
@@ -95,11 +107,16 @@ impl StageCuts {
         let mut layers = Vec::with_capacity(stages);
         let mut first = 0;
         for of_stage in best.iter().take(stages) {
-            let (_, end) = of_stage[first].ok_or_else(|| self.cannot(stages, memory))?;
+            let (_, end) = of_stage[first]?;
             layers.push(end - first);
             first = end;
         }
-        Ok(layers)
+        Some(layers)
+    }
+
+    /// Number of layers.
+    pub fn count(&self) -> usize {
+        self.layers.len()
     }
 
     /// Checks that stages may have these numbers of layers.
@@ -158,10 +175,22 @@ pub fn ranges(layers: &[usize]) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// The layer that a tensor with this canonical name belongs to.
-pub(crate) fn layer_of(name: &str) -> Option<usize> {
-    let (layer, _) = name.strip_prefix("blk.")?.split_once('.')?;
-    layer.parse().ok()
+/// Beginnings of the names of tensors of no layer that the first stage alone computes with.
+const OF_FIRST: [&str; 3] = ["token_embd.", "position_embd.", "output"];
+
+/// Whether the stage with `layers` may compute with the tensor of this canonical name.
+pub fn is_of_stage(config: &ModelConfig, layers: &Range<usize>, name: &str) -> bool {
+    let is_first = layers.start == 0;
+    match layer_of(name) {
+        Some(layer) if layer < config.layers.len() => layers.contains(&layer),
+        Some(_) => is_first,
+        None => {
+            // Inputs that each layer has of its own come from the embedding too.
+            let of_layers = config.embedding.layer_inputs.is_some();
+            let shared = of_layers && name.starts_with(OF_FIRST[0]);
+            is_first || shared || !OF_FIRST.iter().any(|start| name.starts_with(start))
+        }
+    }
 }
 
 /// Whether a stage may begin with each layer.

@@ -19,7 +19,7 @@ use backend::Mode;
 use convert::MatrixTypes;
 use convert::synth::{self, SynthPlan};
 use engine::{CacheRounding, LoadOptions, MAX_DRAFTED, Runner};
-use formats::{Checkpoint, OpenOptions};
+use formats::Checkpoint;
 use kernels::kv::KvType;
 use loadtest::{BenchPlan, DiskPlan, bench, bench_constrained, bench_disk, bench_scaling};
 use speculated::SpeculatedArgs;
@@ -138,7 +138,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let rates = args.speculated.measure(how, plan, (&path, name, &args.files), options)?;
         return output::report(args.json, || &rates, || rates.to_table());
     }
-    let checkpoint = Checkpoint::open(&path, &OpenOptions { name })?;
+    let checkpoint = ranks.open(&path, name)?;
     if args.scaling {
         if ranks.are_several() {
             bail!(WrongUsage::new("--scaling measures one rank"));

@@ -15,7 +15,7 @@ use crate::{load, output, progress};
 use anyhow::{Result, bail};
 use base::math;
 use engine::{KvMemory, LoadOptions, Runner, SingleSequence};
-use formats::{Checkpoint, OpenOptions};
+use formats::Checkpoint;
 use indicatif::ProgressBar;
 use serde_json::json;
 use std::path::PathBuf;
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let text = source.read("perplexity", "--file is missing")?;
     let ranks = args.ranked()?.join()?;
     let path = ranks.in_turn(|| args.model.locate())?;
-    let checkpoint = Checkpoint::open(&path, &OpenOptions::default())?;
+    let checkpoint = ranks.open(&path, None)?;
     let assets = load::assets(&checkpoint, &args.model.files)?;
     let encode = EncodeOptions { add_special: true, parse_special: false };
     let ids = assets.tokenizer.encode(&text, encode)?;

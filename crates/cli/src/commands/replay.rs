@@ -9,7 +9,6 @@ use anyhow::{Context, Result, anyhow, bail};
 use api::constraint_of_trace;
 use engine::trace::{Divergence, TraceSettings};
 use engine::{EngineHandle, EngineOptions, LoadOptions, Trace, start};
-use formats::{Checkpoint, OpenOptions};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -135,7 +134,7 @@ impl Replay {
         let model = &args.recorded.model;
         let ranks = args.recorded.ranked(then)?.join()?;
         let path = ranks.in_turn(|| model.locate())?;
-        let checkpoint = Checkpoint::open(&path, &OpenOptions::default())?;
+        let checkpoint = ranks.open(&path, None)?;
         let (sink, received) = sync_channel(1);
         // Enough for the longest trace.
         let longest = traces.iter().map(|(_, t)| t.request.prompt.len() + t.ids.len() + 2).max();

@@ -17,7 +17,7 @@ use crate::{load, output};
 use anyhow::{Context, Result};
 use backend::Mode;
 use engine::{CacheRounding, LoadOptions, SingleSequence};
-use formats::{Checkpoint, ModelFiles, OpenOptions};
+use formats::ModelFiles;
 use kernels::kv::KvType;
 use reference::Reference;
 use report::VerifyReport;
@@ -150,7 +150,7 @@ fn check_numbers(
     reference: &Reference,
     report: &mut VerifyReport,
 ) -> Result<()> {
-    let mut checkpoint = Checkpoint::open(path, &OpenOptions::default())?;
+    let mut checkpoint = ranks.open(path, None)?;
     let has_drafts = reference.prompts.iter().any(|prompt| prompt.draft.is_some());
     if let Some(head) = head {
         checkpoint = checkpoint.with_head(&ModelFiles::open(head)?)?;

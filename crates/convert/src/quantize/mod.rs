@@ -114,7 +114,7 @@ fn prepare(
     progress: &mut dyn WorkProgress,
 ) -> Result<Prepared> {
     let importance = options.importance.map(Importance::open).transpose()?;
-    let open = OpenOptions { name: options.name.clone() };
+    let open = OpenOptions { name: options.name.clone(), ..OpenOptions::default() };
     let QuantizeSource { mut header, tensors, mut model, note } =
         QuantizeSource::open(ModelFiles::open(source)?, &open, options.pre, options.mtp)?;
     model.has_importance = importance.is_some();

@@ -5,6 +5,7 @@ use super::error::Error;
 use super::options::{CHUNK, LoadOptions};
 use super::rank_agreement::agree;
 use super::rank_card::{RankCard, RankSizes};
+use super::rank_files::Lacking;
 use super::settings::Settings;
 use super::stream::free_memory;
 use backend::{Backend, StoredBlocks};
@@ -34,6 +35,7 @@ pub(super) fn agreed_options(
             false => format!("{} of machine {machine}", settings.arithmetic),
         },
         memory: free_memory(backend, options).map(|free| free.bytes as u64),
+        lacking: Lacking::of(checkpoint),
         // A rank that streams weights would choose another chunk.
         sizes: RankSizes::of(options, CHUNK),
         ..RankCard::new(settings, options)

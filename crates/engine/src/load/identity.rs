@@ -4,6 +4,7 @@ use formats::families::layer_of;
 use formats::{Checkpoint, ModelConfig, TensorView};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
 use std::io::Write;
 
 #[cfg(test)]
@@ -13,7 +14,10 @@ mod tests;
 /// of the first version begin with no version, and have two digits fewer.
 const VERSION: u8 = 2;
 
-/// Bytes read of each tensor.
+/// The bytes that are read of tensors, by their names.
+pub(super) type Samples = BTreeMap<String, Vec<u8>>;
+
+/// Bytes read at each place of a tensor.
 const SAMPLE: usize = 64;
 
 /// Digest of what decides the logits of a checkpoint: configuration, names, types and shapes of its
@@ -22,17 +26,23 @@ const SAMPLE: usize = 64;
 /// The digest distinguishes checkpoints that are confused by accident, such as a model and its next
 /// version; it does not detect single weights that were altered on purpose.
 pub fn identity(checkpoint: &Checkpoint) -> String {
+    identity_with(checkpoint, &Samples::default())
+}
+
+/// As [`identity`], where `samples` are of the tensors whose files are missing.
+pub(super) fn identity_with(checkpoint: &Checkpoint, samples: &Samples) -> String {
     let mut config = checkpoint.config().clone();
     // Layers that draft tokens decide no logits.
     config.drafter = None;
-    digest(&config, checkpoint.tensors().filter(|view| !drafts(&config, view)))
+    digest(&config, checkpoint.tensors().filter(|view| !drafts(&config, view)), samples)
 }
 
 /// Digest of the layers that draft tokens, where the model has them.
 pub(super) fn drafter_identity(checkpoint: &Checkpoint) -> Option<String> {
     let config = checkpoint.config();
     let drafter = config.drafter.as_ref()?;
-    Some(digest(drafter, checkpoint.tensors().filter(|view| drafts(config, view))))
+    let tensors = checkpoint.tensors().filter(|view| drafts(config, view));
+    Some(digest(drafter, tensors, &Samples::default()))
 }
 
 /// Whether a tensor is of a layer after the last one, which drafts tokens.
@@ -41,7 +51,11 @@ fn drafts(config: &ModelConfig, view: &TensorView) -> bool {
 }
 
 /// Digest of a configuration and of tensors.
-fn digest<'a>(config: &impl Serialize, tensors: impl Iterator<Item = &'a TensorView>) -> String {
+fn digest<'a>(
+    config: &impl Serialize,
+    tensors: impl Iterator<Item = &'a TensorView>,
+    samples: &Samples,
+) -> String {
     let mut hash = Sha256::new();
     add(&mut hash, config);
     let mut tensors: Vec<_> = tensors.collect();
@@ -51,14 +65,24 @@ fn digest<'a>(config: &impl Serialize, tensors: impl Iterator<Item = &'a TensorV
         for column in tensor.order.iter().flat_map(|order| order.iter()) {
             hash.update(column.to_le_bytes());
         }
-        let data = tensor.bytes();
-        let end = data.len().saturating_sub(SAMPLE);
-        for start in [0, end / 2, end] {
-            hash.update(data.read(start..data.len().min(start + SAMPLE)));
+        match samples.get(&tensor.name).filter(|_| !tensor.bytes().are_here()) {
+            Some(bytes) => hash.update(bytes),
+            None => hash.update(sample(tensor)),
         }
     }
     let digest = hash.finalize();
     [VERSION].iter().chain(&digest[..16]).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The bytes that are read of a tensor.
+pub(super) fn sample(tensor: &TensorView) -> Vec<u8> {
+    let data = tensor.bytes();
+    let end = data.len().saturating_sub(SAMPLE);
+    let mut bytes = Vec::with_capacity(3 * SAMPLE);
+    for start in [0, end / 2, end] {
+        bytes.extend_from_slice(&data.read(start..data.len().min(start + SAMPLE)));
+    }
+    bytes
 }
 
 /// Whether two digests are of one version, so that those of one checkpoint are equal.

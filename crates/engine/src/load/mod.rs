@@ -22,6 +22,8 @@ pub(crate) mod pack;
 pub(crate) mod packed_parts;
 mod rank_agreement;
 mod rank_card;
+mod rank_exchange;
+pub(crate) mod rank_files;
 pub(crate) mod runner;
 pub(crate) mod settings;
 mod stored;

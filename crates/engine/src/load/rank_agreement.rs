@@ -1,16 +1,15 @@
-//! What ranks agree on before they load a model: rank 0 compares the cards of all, divides the
-//! layers, and tells the others.
+//! What ranks agree on before they load a model: each compares the cards of all and divides the
+//! layers, with one result.
 
 use super::error::Error;
 use super::rank_card::{RankCard, RankSizes, difference};
+use super::rank_exchange::{exchange, reported_by_first};
 use models::{Ranks, StageCuts, ranges};
-use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
-/// What rank 0 says of the cards of all ranks.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// What the cards of all ranks come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RankAgreement {
-    /// Why the ranks cannot share the model.
-    problem: Option<String>,
     /// Number of layers of each stage.
     pub stage_layers: Vec<usize>,
     /// Sizes that all ranks take.
@@ -19,7 +18,8 @@ pub(super) struct RankAgreement {
     pub arithmetic: Option<String>,
 }
 
-/// Compares the cards of all ranks, of which this rank has `own`. Every rank must call this.
+/// Compares the cards of all ranks, of which this rank has `own`, and divides the layers. Every
+/// rank must call this.
 ///
 /// # Errors
 /// If a rank differs in what all must have alike, the layers cannot be divided, or a rank has
@@ -30,32 +30,9 @@ pub(super) fn agree(
     cuts: &StageCuts,
 ) -> Result<RankAgreement, Error> {
     let Some(world) = ranks.world() else { return compare(&[own], 1, None, cuts) };
-    let mut bytes = Vec::new();
-    let failed = |error| Error::from(models::Error::from(error));
-    if world.rank() > 0 {
-        world.send_bytes(0, &own.to_bytes()).map_err(failed)?;
-        world.receive_bytes(0, &mut bytes).map_err(failed)?;
-        let agreement: RankAgreement = serde_json::from_slice(&bytes)
-            .map_err(|error| Error::Ranks(format!("rank 0 has another version: {error}")))?;
-        return match agreement.problem {
-            Some(_) => Err(Error::RanksDiffer),
-            None => Ok(agreement),
-        };
-    }
-    let mut cards = vec![own];
-    for rank in 1..world.ranks() {
-        world.receive_bytes(rank, &mut bytes).map_err(failed)?;
-        cards.push(RankCard::from_bytes(rank, &bytes)?);
-    }
-    let slices = ranks.slice()?.ranks();
-    let found = compare(&cards, slices, ranks.stage_layers(), cuts);
-    let agreement = match &found {
-        Ok(agreement) => agreement.clone(),
-        Err(error) => RankAgreement { problem: Some(error.to_string()), ..Default::default() },
-    };
-    let bytes = serde_json::to_vec(&agreement).expect("an agreement is JSON");
-    (1..world.ranks()).try_for_each(|rank| world.send_bytes(rank, &bytes)).map_err(failed)?;
-    found
+    let cards = exchange(&**world, &own)?;
+    let slices = ranks.slices();
+    reported_by_first(&**world, compare(&cards, slices, ranks.stage_layers(), cuts))
 }
 
 /// What the cards of all ranks, in stages of `slices`, come to.
@@ -83,25 +60,60 @@ fn compare(
     let stage_layers = match given {
         Some(layers) => {
             cuts.check(stages, layers)?;
+            check_files(cards, slices, layers)?;
             layers.to_vec()
         }
         None => divide(cards, slices, cuts)?,
     };
     let arithmetic = arithmetic_of(cards, slices, &stage_layers);
-    Ok(RankAgreement { problem: None, stage_layers, sizes: cards[0].sizes, arithmetic })
+    Ok(RankAgreement { stage_layers, sizes: cards[0].sizes, arithmetic })
 }
 
-/// The number of layers of each stage, within the memory of its ranks if they fit.
+/// Checks that all ranks have the files of their layers.
+fn check_files(cards: &[RankCard], slices: usize, layers: &[usize]) -> Result<(), Error> {
+    for (rank, (card, layers)) in cards.iter().zip(of_ranks(slices, layers)).enumerate() {
+        if let Some(error) = card.lacking.of_stage(&layers) {
+            let (host, first, last) = (&card.host, layers.start, layers.end - 1);
+            let rank = format!("rank {rank} ({host}), of layers {first} to {last}");
+            return Err(Error::Ranks(format!("{rank}: {error}")));
+        }
+    }
+    Ok(())
+}
+
+/// The layers of each rank.
+fn of_ranks(slices: usize, layers: &[usize]) -> impl Iterator<Item = Range<usize>> {
+    ranges(layers).flat_map(move |of_stage| std::iter::repeat_n(of_stage, slices))
+}
+
+/// The number of layers of each stage, so that its ranks have the files, and within their memory if
+/// the layers fit.
 fn divide(cards: &[RankCard], slices: usize, cuts: &StageCuts) -> Result<Vec<usize>, Error> {
-    let stages = cards.len() / slices;
-    let of_stage = |cards: &[RankCard]| {
-        let memory = cards.iter().map(|card| Some(card.memory? as usize));
-        memory.min().flatten().map(|least| least.saturating_mul(slices))
+    let stages: Vec<_> = cards.chunks(slices).collect();
+    let fit = |stage: usize, layers: Range<usize>| {
+        let memory = stages[stage].iter().map(|card| Some(card.memory? as usize)).min().flatten();
+        memory.is_some_and(|least| cuts.bytes(layers) <= least.saturating_mul(slices))
     };
-    let memory: Option<Vec<_>> = cards.chunks(slices).map(of_stage).collect();
-    let within = memory.and_then(|memory| cuts.divide(stages, Some(&memory)).ok());
+    let has = |stage: usize, layers: Range<usize>| {
+        !stages[stage].iter().any(|card| card.lacking.of_stage(&layers).is_some())
+    };
+    let both = |stage, layers: Range<usize>| has(stage, layers.clone()) && fit(stage, layers);
     // What does not fit is found out with sizes when it is loaded.
-    Ok(within.map_or_else(|| cuts.divide(stages, None), Ok)?)
+    let found = cuts.divide_where(stages.len(), &both);
+    if let Some(layers) = found.or_else(|| cuts.divide_where(stages.len(), &has)) {
+        return Ok(layers);
+    }
+    // Without regard to files, for what is wrong with the layers themselves.
+    cuts.divide(stages.len(), None)?;
+    let lacks =
+        |layers: Range<usize>| cards.iter().any(|card| card.lacking.of_stage(&layers).is_some());
+    let lacked: Vec<_> = (0..cuts.count()).filter(|layer| lacks(*layer..layer + 1)).collect();
+    Err(Error::Ranks(format!(
+        "ranks lack files of layers {lacked:?} so that no division into {} stages leaves each with \
+         layers whose files its ranks have: stages follow each other in the order of ranks, and the \
+         first also has the embedding and the output head",
+        stages.len()
+    )))
 }
 
 /// The arithmetic of each run of layers, where stages differ.
@@ -150,7 +162,8 @@ mod tests {
     #[test]
     fn all_ranks_are_told_the_same() {
         let all = told(&[card("a", "x", None), card("b", "x", None)], 5);
-        let expected = RankAgreement { stage_layers: vec![2, 3], ..RankAgreement::default() };
+        let sizes = RankSizes::default();
+        let expected = RankAgreement { stage_layers: vec![2, 3], sizes, arithmetic: None };
         assert_eq!(all, [Ok(expected.clone()), Ok(expected)]);
         assert_eq!(told(&[card("a", "x", None)], 5)[0].as_ref().unwrap().stage_layers, [5]);
     }

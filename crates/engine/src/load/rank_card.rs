@@ -1,8 +1,8 @@
 //! What a rank says of itself before it loads its part of a model.
 
 use super::cache_size::KvMemory;
-use super::error::Error;
 use super::options::LoadOptions;
+use super::rank_files::Lacking;
 use super::settings::Settings;
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +17,8 @@ pub(super) struct RankCard {
     pub arithmetic: String,
     /// Bytes of memory that its weights may take, where they are known.
     pub memory: Option<u64>,
+    /// What it cannot load for lack of files.
+    pub lacking: Lacking,
     /// Sizes, of which all ranks take those of rank 0.
     pub sizes: RankSizes,
 }
@@ -67,20 +69,6 @@ impl RankCard {
             shared: shared.map(|(name, value)| (name.to_owned(), value)).to_vec(),
             ..Self::default()
         }
-    }
-
-    /// The card as bytes.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("a card is JSON")
-    }
-
-    /// Reads the card of a rank.
-    ///
-    /// # Errors
-    /// If the bytes are none.
-    pub fn from_bytes(rank: usize, bytes: &[u8]) -> Result<Self, Error> {
-        let problem = |error| Error::Ranks(format!("rank {rank} has another version: {error}"));
-        serde_json::from_slice(bytes).map_err(problem)
     }
 }
 

@@ -6,12 +6,13 @@ use super::cache_bytes::LayerBytes;
 use super::cache_rounding::{CacheRounding, rounding};
 use super::error::Error;
 use super::expert_routes::ExpertRoutes;
-use super::identity::{drafter_identity, identity};
+use super::identity::{drafter_identity, identity_with};
 use super::loaded::{Loaded, load_weights};
 use super::make_cache::CacheMade;
 use super::model_adapters::ModelAdapters;
 use super::open::{check_kv_type, open, place, without_effect};
 use super::options::LoadOptions;
+use super::rank_files::samples;
 use super::settings::Settings;
 use super::stream::WeightsPlan;
 use super::texts::{EmbeddingDefaults, embedding, task};
@@ -92,7 +93,7 @@ impl Runner {
         check_kv_type(config, kv_type, rounding == Some(CacheRounding::Native))?;
         let (placed, placement) = place(checkpoint, &*backend, options.placement.as_deref())?;
         let mut settings = Settings {
-            checkpoint: identity(checkpoint),
+            checkpoint: identity_with(checkpoint, &samples(checkpoint, &options.ranks)?),
             mode: options.mode,
             kv_type,
             arithmetic: decide_arithmetic(&placed, &mut *backend),

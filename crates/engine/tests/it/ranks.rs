@@ -12,7 +12,7 @@ use engine::{AdapterSource, Follower, LoadOptions, Runner, SingleSequence};
 use formats::layers::OpSpec;
 use kernels::{Arithmetic, Isa};
 use models::{Ranks, StageCuts};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A prompt, computed in chunks, and the tokens after it, computed one by one.
@@ -21,10 +21,10 @@ const CHUNK: usize = 16;
 const DECODED: usize = 4;
 
 /// Stages, and slices of each.
-type Grid = [usize; 2];
+pub type Grid = [usize; 2];
 
 /// One rank.
-const ALONE: Grid = [1, 1];
+pub const ALONE: Grid = [1, 1];
 
 /// The result of `work` on each rank, or the error of loading its model. Each rank opens the
 /// checkpoint separately; its members of the groups belong to its runner.
@@ -56,11 +56,21 @@ fn on_each_placed<T: Send>(
 /// As the function above, with options of each rank.
 fn on_each_with<T: Send>(
     folder: &Path,
+    grid: Grid,
+    work: impl Fn(usize, Runner) -> T + Sync,
+    options: impl Fn(usize) -> LoadOptions + Sync,
+) -> Vec<Result<T, String>> {
+    on_each_in(|_| folder.to_owned(), grid, work, options)
+}
+
+/// As the function above, with the folder of each rank.
+pub fn on_each_in<T: Send>(
+    folder: impl Fn(usize) -> PathBuf + Sync,
     [stages, slices]: Grid,
     work: impl Fn(usize, Runner) -> T + Sync,
     options: impl Fn(usize) -> LoadOptions + Sync,
 ) -> Vec<Result<T, String>> {
-    let (work, options) = (&work, &options);
+    let (folder, work, options) = (&folder, &work, &options);
     std::thread::scope(|scope| {
         let ranks = Local::group(stages * slices).into_iter().enumerate();
         let threads = ranks.map(|(rank, world)| {
@@ -79,7 +89,8 @@ fn on_each_with<T: Send>(
                     host: format!("node{rank}"),
                     ..own
                 };
-                let runner = Runner::load(&open(folder), &options);
+                let checkpoint = engine::open_checkpoint(&folder(rank), None, &options.ranks);
+                let runner = checkpoint.and_then(|it| Runner::load(&it, &options));
                 drop(options);
                 runner.map(|runner| work(rank, runner)).map_err(|error| error.to_string())
             })
@@ -90,13 +101,13 @@ fn on_each_with<T: Send>(
 }
 
 /// The result of `work` on the first rank, which the others follow.
-fn led<T: Send>(found: Vec<Result<Option<T>, String>>) -> T {
+pub fn led<T: Send>(found: Vec<Result<Option<T>, String>>) -> T {
     let found: Vec<_> = found.into_iter().map(|found| found.unwrap()).collect();
     found.into_iter().flatten().next().expect("the first rank has a result")
 }
 
 /// Does `work` on the first rank, and follows it on the others.
-fn lead<T>(rank: usize, mut runner: Runner, work: impl Fn(&mut Runner) -> T) -> Option<T> {
+pub fn lead<T>(rank: usize, mut runner: Runner, work: impl Fn(&mut Runner) -> T) -> Option<T> {
     if rank == 0 {
         return Some(work(&mut runner));
     }
@@ -106,7 +117,7 @@ fn lead<T>(rank: usize, mut runner: Runner, work: impl Fn(&mut Runner) -> T) -> 
 
 /// The logits of the last prompt token, of each token after it and of several rows of one batch,
 /// then hidden states of several rows.
-fn logits(runner: &mut Runner) -> Vec<f32> {
+pub fn logits(runner: &mut Runner) -> Vec<f32> {
     let mut rng = Rng::new(21);
     let tokens: Vec<u32> = (0..TOKENS + DECODED + 5).map(|_| rng.below(131) as u32).collect();
     let mut session = SingleSequence::new(runner);
@@ -147,7 +158,7 @@ fn together_and_alone_placed(
     (compute(grid), compute(ALONE))
 }
 
-fn bits(values: &[f32]) -> Vec<u32> {
+pub fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::bytes::map_file;
+use crate::file_header::{FileHeaders, WeightFile};
 use crate::layout::TensorEntry;
 use base::Storage;
 use kernels::quant::{BF16, F16, MXFP4, QuantType};
@@ -29,9 +29,9 @@ fn view(name: &str, ty: &'static QuantType, shape: &[usize]) -> TensorView {
 fn holding(name: &str, ty: &'static QuantType, shape: &[usize], bytes: &[u8]) -> TensorView {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), bytes).unwrap();
-    let map = map_file(file.path()).unwrap();
+    let file = WeightFile::open(file.path(), &FileHeaders::default()).unwrap();
     let (name, shape, range) = (name.to_owned(), shape.to_vec(), 0..bytes.len());
-    TensorView::new(&map, TensorEntry { name, shape, ty, range })
+    TensorView::new(&file, TensorEntry { name, shape, ty, range })
 }
 
 fn convert(view: TensorView, hf: bool) -> Result<Vec<TensorView>> {

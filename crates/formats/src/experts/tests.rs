@@ -1,6 +1,6 @@
 use super::*;
-use crate::bytes::map_file;
 use crate::config::ExpertsConfig;
+use crate::file_header::{FileHeaders, WeightFile};
 use crate::layout::TensorEntry;
 use kernels::quant::{F32, MXFP4, QuantType};
 
@@ -20,13 +20,13 @@ fn tensors(all: &[(&str, &[usize])]) -> Vec<TensorView> {
     let count: usize = all.iter().map(|(_, shape)| shape.iter().product::<usize>()).sum();
     let bytes: Vec<u8> = (0..count).flat_map(|i| (i as f32).to_le_bytes()).collect();
     std::fs::write(file.path(), bytes).unwrap();
-    let map = map_file(file.path()).unwrap();
+    let file = WeightFile::open(file.path(), &FileHeaders::default()).unwrap();
     let mut end = 0;
     let view = |(name, shape): &(&str, &[usize])| {
         let start = end;
         end += 4 * shape.iter().product::<usize>();
         let (name, shape) = ((*name).to_owned(), shape.to_vec());
-        TensorView::new(&map, TensorEntry { name, shape, ty: &F32, range: start..end })
+        TensorView::new(&file, TensorEntry { name, shape, ty: &F32, range: start..end })
     };
     all.iter().map(view).collect()
 }

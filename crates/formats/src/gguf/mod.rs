@@ -12,11 +12,9 @@ mod value;
 mod writer;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-use base::Mmap;
 
 use crate::error::Result;
+use crate::file_header::{FileHeaders, WeightFile};
 use crate::tensor::TensorView;
 
 pub(crate) use cursor::Cursor;
@@ -24,6 +22,7 @@ pub use metadata::Metadata;
 pub use parse::{Header, parse};
 pub(crate) use pre_tokenizer::missing_pre_tokenizer;
 use split::open_part;
+pub(crate) use split::parts_of;
 pub use split::{model_name, part_of};
 pub use split_writer::SplitStream;
 pub use turn_ends::TurnEnds;
@@ -52,10 +51,15 @@ impl GgufFile {
     /// # Errors
     /// If a part is missing, unreadable or invalid.
     pub fn open(path: &Path) -> Result<Self> {
-        let (map, header) = open_part(path)?;
+        Self::open_with(path, &FileHeaders::default())
+    }
+
+    /// As [`open`](Self::open), of a model of which parts may be missing whose headers are known.
+    pub(crate) fn open_with(path: &Path, headers: &FileHeaders) -> Result<Self> {
+        let (file, header) = open_part(path, headers)?;
         match split::place(path, &header)? {
-            None => Ok(Self::from_parts(vec![(map, header)])),
-            Some(place) => split::open_all(path, &place).map(Self::from_parts),
+            None => Ok(Self::from_parts(vec![(file, header)])),
+            Some(place) => split::open_all(path, &place, headers).map(Self::from_parts),
         }
     }
 
@@ -74,13 +78,13 @@ impl GgufFile {
         &self.tensors
     }
 
-    /// `parts` is not empty, and each header was parsed from its map.
-    fn from_parts(parts: Vec<(Arc<Mmap>, Header)>) -> Self {
-        let paths = parts.iter().map(|(map, _)| map.path().to_owned()).collect();
+    /// `parts` is not empty, and each header was parsed from its file.
+    fn from_parts(parts: Vec<(WeightFile, Header)>) -> Self {
+        let paths = parts.iter().map(|(file, _)| file.path().to_path_buf()).collect();
         let mut tensors = Vec::new();
         let mut first = None;
-        for (map, header) in parts {
-            tensors.extend(header.tensors.into_iter().map(|entry| TensorView::new(&map, entry)));
+        for (file, header) in parts {
+            tensors.extend(header.tensors.into_iter().map(|entry| TensorView::new(&file, entry)));
             first.get_or_insert((header.version, header.metadata));
         }
         let (version, metadata) = first.expect("a model has at least one part");

@@ -47,6 +47,11 @@ pub struct Header {
 /// # Errors
 /// If the file does not follow the format or exceeds a limit.
 pub fn parse(bytes: &[u8], path: &Path) -> Result<Header> {
+    parse_beginning(bytes, bytes.len(), path)
+}
+
+/// As [`parse`], of a file of `len` bytes that begins with `bytes`.
+pub(crate) fn parse_beginning(bytes: &[u8], len: usize, path: &Path) -> Result<Header> {
     if bytes.is_empty() {
         return Err(Error::file(path, "expected a GGUF file, found an empty file"));
     }
@@ -61,7 +66,7 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<Header> {
     let mut tensors = parse_tensors(&mut cursor, tensor_count, alignment)?;
     // In a file without tensor data, the padded end of the list may be past the end of the file.
     let data = cursor.at.next_multiple_of(alignment);
-    tensors.iter_mut().try_for_each(|tensor| place(tensor, path, data, bytes.len()))?;
+    tensors.iter_mut().try_for_each(|tensor| place(tensor, path, data, len))?;
     layout::check_overlaps(path, &tensors)?;
     Ok(Header { version, metadata, alignment, tensors })
 }

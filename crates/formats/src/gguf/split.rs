@@ -3,14 +3,12 @@
 //! Invariant: all parts exist, agree on their number, and together hold the declared number of
 //! tensors.
 
-use super::parse::{Header, parse};
-use crate::bytes::map_file;
-use base::{Bytes, Mmap};
+use super::parse::{Header, parse_beginning};
+use crate::file_header::{FileHeaders, WeightFile};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::gguf::metadata::Metadata;
@@ -67,15 +65,32 @@ pub(super) fn place(path: &Path, header: &Header) -> Result<Option<SplitName>> {
     }
 }
 
+/// The paths of all parts of the model of which the file at `path` is one, in order; none if its
+/// name is not that of a part.
+pub(crate) fn parts_of(path: &Path) -> Vec<PathBuf> {
+    from_name(path).map_or_else(Vec::new, |place| place.paths(path).collect())
+}
+
+impl SplitName {
+    /// The paths of all parts, in order, in the folder of the file at `path`.
+    fn paths<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
+        let name = |index| part_name(&self.prefix, index, self.count);
+        (0..self.count).map(move |index| path.with_file_name(name(index)))
+    }
+}
+
 /// Opens every part in order.
-pub(super) fn open_all(path: &Path, place: &SplitName) -> Result<Vec<(Arc<Mmap>, Header)>> {
+pub(super) fn open_all(
+    path: &Path,
+    place: &SplitName,
+    headers: &FileHeaders,
+) -> Result<Vec<(WeightFile, Header)>> {
     let mut parts = Vec::new();
-    for index in 0..place.count {
-        let name = part_name(&place.prefix, index, place.count);
-        let (map, header) = open_part(&path.with_file_name(name))?;
+    for (index, path) in place.paths(path).enumerate() {
+        let (file, header) = open_part(&path, headers)?;
         expect(&header.metadata, COUNT, place.count)?;
         expect(&header.metadata, NUMBER, index)?;
-        parts.push((map, header));
+        parts.push((file, header));
     }
     check_tensors(&parts)?;
     Ok(parts)
@@ -111,13 +126,13 @@ fn expect(metadata: &Metadata, key: &str, expected: usize) -> Result<()> {
     Ok(())
 }
 
-fn check_tensors(parts: &[(Arc<Mmap>, Header)]) -> Result<()> {
+fn check_tensors(parts: &[(WeightFile, Header)]) -> Result<()> {
     let mut names = HashSet::new();
-    for (map, header) in parts {
+    for (file, header) in parts {
         for tensor in &header.tensors {
             if !names.insert(tensor.name.as_str()) {
                 let problem = "the name appears in two parts";
-                return Err(Error::tensor(map.path(), &tensor.name, problem));
+                return Err(Error::tensor(file.path(), &tensor.name, problem));
             }
         }
     }
@@ -128,13 +143,12 @@ fn check_tensors(parts: &[(Arc<Mmap>, Header)]) -> Result<()> {
     }
 }
 
-pub(super) fn open_part(path: &Path) -> Result<(Arc<Mmap>, Header)> {
-    let map = map_file(path)?;
-    let header = parse(&map, path)?;
-    // Everything before the tensors was copied.
-    let first = header.tensors.iter().map(|tensor| tensor.range.start).min();
-    map.not_needed(0..first.unwrap_or(map.len()));
-    Ok((map, header))
+pub(super) fn open_part(path: &Path, headers: &FileHeaders) -> Result<(WeightFile, Header)> {
+    let file = WeightFile::open(path, headers)?;
+    let (beginning, len) = file.beginning();
+    let header = parse_beginning(beginning, len, path)?;
+    file.is_read(&header.tensors);
+    Ok((file, header))
 }
 
 #[cfg(test)]

@@ -68,10 +68,17 @@ pub fn join(files: &ModelFiles) -> Result<Vec<TensorView>> {
     }
     let method = Method::of(files.folder())?;
     let by_name = files.tensors().iter().map(|view| (view.source_name.as_str(), view));
-    let mut parts = Parts { method, by_name: by_name.collect(), used: HashSet::new() };
+    let (by_name, used) = (by_name.collect(), HashSet::new());
+    let mut parts = Parts { method, by_name, used, all_here: true };
     let mut joined = Vec::new();
     for view in files.tensors() {
-        joined.push(parts.join(view)?);
+        parts.all_here = true;
+        let found = parts.join(view)?;
+        // Of a matrix whose scales are missing nothing can be read.
+        joined.push(match parts.all_here {
+            true => found,
+            false => found.map(TensorView::missing),
+        });
     }
     let mut tensors = Vec::new();
     for (view, joined) in files.tensors().iter().zip(joined) {

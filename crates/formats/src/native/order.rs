@@ -86,6 +86,7 @@ impl Listed {
     fn new(view: &TensorView, cols: usize, groups: usize, every: usize) -> Result<Option<Self>> {
         check_type(view, &["i32"])?;
         check_shape(view, &[&[cols]])?;
+        view.check_here()?;
         let bytes = view.bytes();
         let bytes = bytes.read(0..bytes.len());
         let index: Vec<i32> = bytes.as_chunks().0.iter().map(|b| i32::from_le_bytes(*b)).collect();

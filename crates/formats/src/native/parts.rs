@@ -10,6 +10,8 @@ pub(super) struct Parts<'a> {
     pub(super) method: Method,
     pub(super) by_name: HashMap<&'a str, &'a TensorView>,
     pub(super) used: HashSet<&'a str>,
+    /// Whether all companions that were taken since this was set are in files that are there.
+    pub(super) all_here: bool,
 }
 
 impl<'a> Parts<'a> {
@@ -21,6 +23,7 @@ impl<'a> Parts<'a> {
     pub(super) fn take(&mut self, stem: &str, end: &str) -> Option<&'a TensorView> {
         let (name, view) = self.by_name.get_key_value(format!("{stem}{end}").as_str())?;
         self.used.insert(name);
+        self.all_here &= view.bytes().are_here();
         Some(view)
     }
 

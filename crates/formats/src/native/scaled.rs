@@ -77,7 +77,9 @@ fn under(view: &TensorView, scale: &TensorView) -> Result<TensorView> {
     };
     let row_bytes = cols * PARTS * NVFP4_32.block_bytes;
     let bytes = Arc::new(Derived::by_row(blocks, rows, row_bytes));
-    Ok(view.with(&NVFP4_32, view.shape.clone(), bytes))
+    let joined = view.with(&NVFP4_32, view.shape.clone(), bytes);
+    // Nothing can be read without the scale.
+    Ok(if scale.bytes().are_here() { joined } else { joined.missing() })
 }
 
 /// Rows of blocks, each of which becomes two.

@@ -47,8 +47,12 @@ impl Words {
         u32::MAX / ((1 << bits) - 1)
     }
 
-    /// Whether all integers are `value`, with no bits left over in any word.
+    /// Whether all integers are `value`, with no bits left over in any word. Integers of a missing
+    /// file are taken to be: a rank that has the file finds out.
     pub fn are_all(&self, value: u32) -> bool {
+        if !self.bytes.are_here() {
+            return true;
+        }
         let word = value * Self::ones(self.bits);
         let words = self.bytes.len() / 4;
         (0..words).step_by(PIECE).all(|start| {

@@ -27,7 +27,13 @@ const METADATA: &str = "__metadata__";
 /// # Errors
 /// If the file does not follow the format or exceeds a limit.
 pub fn parse(bytes: &[u8], path: &Path) -> Result<Vec<TensorEntry>> {
-    let (header, data) = split_header(bytes, path)?;
+    parse_beginning(bytes, bytes.len(), path)
+}
+
+/// As [`parse`], of a file of `len` bytes that begins with `bytes`.
+pub(crate) fn parse_beginning(bytes: &[u8], len: usize, path: &Path) -> Result<Vec<TensorEntry>> {
+    let (header, end) = split_header(bytes, path)?;
+    let data = end..len.max(end);
     let text = std::str::from_utf8(header)
         .map_err(|e| Error::file(path, format!("the header is not valid UTF-8: {e}")))?;
     let raw = parse_json(text)
@@ -45,8 +51,8 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<Vec<TensorEntry>> {
     Ok(tensors)
 }
 
-/// The header's bytes and the range of the data after it.
-fn split_header<'a>(bytes: &'a [u8], path: &Path) -> Result<(&'a [u8], Range<usize>)> {
+/// The header's bytes and their end.
+fn split_header<'a>(bytes: &'a [u8], path: &Path) -> Result<(&'a [u8], usize)> {
     let Some((len, rest)) = bytes.split_first_chunk::<8>() else {
         let problem = format!(
             "expected 8 bytes of header length, found {}",
@@ -66,7 +72,7 @@ fn split_header<'a>(bytes: &'a [u8], path: &Path) -> Result<(&'a [u8], Range<usi
         return Err(Error::file(path, problem));
     }
     let end = 8 + len as usize;
-    Ok((&bytes[8..end], end..bytes.len()))
+    Ok((&bytes[8..end], end))
 }
 
 /// A tensor's entry in the header, unchecked.

@@ -9,6 +9,7 @@ use indexmap::{IndexMap, IndexSet};
 use serde::Deserialize;
 
 use crate::error::{Error, Result, shown};
+use crate::file_header::FileHeaders;
 use crate::json;
 use crate::tensor::TensorView;
 
@@ -22,20 +23,32 @@ struct Index {
     weight_map: IndexMap<String, String>,
 }
 
-/// Opens every shard that the index in `folder` names.
+/// Opens every shard that the index in `folder` names, of which those may be missing whose headers
+/// are known.
 ///
 /// # Errors
 /// If the index or a shard is unreadable or invalid, or they disagree.
-pub fn open_sharded(folder: &Path) -> Result<Vec<TensorView>> {
+pub(crate) fn open_sharded(folder: &Path, headers: &FileHeaders) -> Result<Vec<TensorView>> {
     let path = folder.join(INDEX_FILE);
     let index = read(&path)?;
     let shards = shard_paths(&path, &index)?;
     let mut tensors = IndexMap::new();
     for shard in shards.values().collect::<IndexSet<_>>() {
-        open_shard(shard, &mut tensors)?;
+        open_shard(shard, headers, &mut tensors)?;
     }
     check_places(&path, &index, &shards, &tensors)?;
     Ok(tensors.into_values().collect())
+}
+
+/// The names of all shards in the index of `folder`, and their paths.
+///
+/// # Errors
+/// If the index is unreadable or invalid.
+pub(crate) fn shards(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
+    let path = folder.join(INDEX_FILE);
+    let index = read(&path)?;
+    let shards = shard_paths(&path, &index)?;
+    Ok(shards.into_iter().map(|(name, path)| (name.to_owned(), path)).collect())
 }
 
 /// The shards in folders below `folder`; none where the index is missing or invalid.
@@ -85,8 +98,12 @@ fn path_below(name: &str) -> Option<PathBuf> {
     is_below.then(|| parts().collect())
 }
 
-fn open_shard(path: &Path, tensors: &mut IndexMap<String, TensorView>) -> Result<()> {
-    for tensor in crate::safetensors::file::open(path)? {
+fn open_shard(
+    path: &Path,
+    headers: &FileHeaders,
+    tensors: &mut IndexMap<String, TensorView>,
+) -> Result<()> {
+    for tensor in crate::safetensors::file::open_with(path, headers)? {
         if let Some(other) = tensors.get(&tensor.source_name) {
             let problem = format!("it appears in {} too", other.path().display());
             return Err(Error::tensor(path, &tensor.source_name, problem));

@@ -8,6 +8,6 @@ mod writer;
 
 pub use file::open;
 pub use header::parse;
-pub(crate) use index::shards_below;
-pub use index::{INDEX_FILE, open_sharded};
+pub use index::INDEX_FILE;
+pub(crate) use index::{open_sharded, shards, shards_below};
 pub use writer::SafetensorsWriter;

@@ -172,7 +172,7 @@ fn a_model_is_found_by_folder_or_file() {
     assert_eq!(open(&home).unwrap().config().name, "my-model");
     let file = open(&home.join("model.safetensors")).unwrap();
     assert_eq!(file.folder(), Some(home.as_path()));
-    let options = OpenOptions { name: Some("given".into()) };
+    let options = OpenOptions { name: Some("given".into()), ..OpenOptions::default() };
     assert_eq!(Checkpoint::open(&home, &options).unwrap().config().name, "given");
     std::fs::rename(home.join("model.safetensors"), home.join("other.safetensors")).unwrap();
     assert!(open(&home).is_ok());
