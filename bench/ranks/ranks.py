@@ -16,6 +16,7 @@ import signal
 import socket
 import statistics
 import subprocess
+import tempfile
 import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -83,14 +84,22 @@ class Server:
         return tokens / (self.answer(prompt, 1)[0] - begin)
 
 
+def launch(args, options):
+    """What starts ranks with these options, and the options of each."""
+    ranked = ["--threads", "1", *options]
+    if args.mpirun:
+        return [args.mpirun, *args.mpirun_options.split(), "-n", str(RANKS)], ranked
+    return [], [*ranked, "--ranks", "local"]
+
+
+def shown(ratios):
+    low, high = min(ratios), max(ratios)
+    return f"{statistics.median(ratios):.3f} ({low:.3f} to {high:.3f})"
+
+
 def compared(args, options, measure):
     """The ratio of the rate of ranks to that of one process."""
-    ranked = ["--threads", "1", *options]
-    launcher = []
-    if args.mpirun:
-        launcher = [args.mpirun, *args.mpirun_options.split(), "-n", str(RANKS)]
-    else:
-        ranked += ["--ranks", "local"]
+    launcher, ranked = launch(args, options)
     ratios = []
     with Server(args, [], "--threads", str(RANKS)) as alone, Server(args, launcher, *ranked) as ranks:
         for run in range(-1, args.runs):
@@ -98,8 +107,27 @@ def compared(args, options, measure):
             # The first warms up.
             if run >= 0:
                 ratios.append(rates[1] / rates[0])
-    low, high = min(ratios), max(ratios)
-    return f"{statistics.median(ratios):.3f} ({low:.3f} to {high:.3f})"
+    return shown(ratios)
+
+
+def from_disk(args, options):
+    """The ratio of the times to the first token of ranks and of one process, of prompts that
+    servers before them have stored."""
+    launcher, ranked = launch(args, options)
+    sides = [([], ["--threads", str(RANKS)]), (launcher, ranked)]
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+        stored = [["--kv-dir", folder, "--kv-dir-write", "all"] for folder in (one, other)]
+        times = [[], []]
+        for is_stored in (False, True):
+            for (launcher, options), kv_dir, found in zip(sides, stored, times):
+                with Server(args, launcher, *options, *kv_dir) as server:
+                    rates = [server.prefill(args.prompt, seed) for seed in range(args.runs + 1)]
+                    if is_stored:
+                        # The first waits for the folder to be read.
+                        found += [args.prompt / rate for rate in rates[1:]]
+        ratios = [ranks / alone for alone, ranks in zip(*times)]
+        print(f"    one process {statistics.median(times[0]):.3f} s", flush=True)
+    return shown(ratios)
 
 
 def main():
@@ -111,13 +139,18 @@ def main():
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--prompt", type=int, default=4096)
+    parser.add_argument("--disk", action="store_true", help="measure the cache on disk alone")
     args = parser.parse_args()
     for name, options in (("--pipeline 2", ["--pipeline", "2"]), ("--tensor 2", ["--tensor", "2"])):
-        for sequences in (1, 8, 16):
+        for sequences in () if args.disk else (1, 8, 16):
             measure = lambda server, seed: server.decode(sequences, args.tokens, seed)
             print(f"{name}, {sequences} answers: {compared(args, options, measure)}", flush=True)
         measure = lambda server, seed: server.prefill(args.prompt, seed)
-        print(f"{name}, a prompt of {args.prompt}: {compared(args, options, measure)}", flush=True)
+        if not args.disk:
+            found = compared(args, options, measure)
+            print(f"{name}, a prompt of {args.prompt}: {found}", flush=True)
+        found = from_disk(args, options)
+        print(f"{name}, time to the first token of {args.prompt} from disk: {found}", flush=True)
 
 
 if __name__ == "__main__":

@@ -97,6 +97,23 @@ def test_ranks_may_have_the_files_of_their_layers_alone(launcher, tmp_path):
 
 
 @each
+def test_ranks_find_prefixes_on_disk(launcher, tmp_path):
+    prompt = tmp_path / "prompt"
+    prompt.write_text("The history of the city is long. " * 40)
+    options = ["run", "--temp", "0", "--max-tokens", "8", "--json", "-f", str(prompt)]
+    # Each rank and the process without others write and find in one folder.
+    options += ["--kv-dir", str(tmp_path / "kv"), "--kv-dir-write", "all", "--bits", "portable"]
+    answers = []
+    for ranks in [2, 2, 1]:
+        code, out, err = Ranks(tmp_path, launcher, ranks, *options).wait()
+        assert code == 0, err
+        answers.append(json.loads(out))
+    assert len({it["text"] for it in answers}) == 1
+    found = [it["usage"]["cached_tokens"] for it in answers]
+    assert found[0] == 0 and min(found[1:]) > 256, found
+
+
+@each
 def test_a_signal_to_one_rank_while_ranks_join_ends_all(launcher, tmp_path):
     ranks = Ranks(tmp_path, launcher, 2, "serve", "--port", "0")
     try:

@@ -289,7 +289,8 @@ impl FileArgs {
     /// A model as ranks load it.
     pub fn ranked(&self, model: &OsStr, options: LoadOptions, ranks: &RankArgs) -> RankedModel {
         let endpoint = self.endpoint().map(str::to_owned);
-        RankedModel { model: model.to_owned(), endpoint, options, ranks: ranks.clone() }
+        let (model, ranks) = (model.to_owned(), ranks.clone());
+        RankedModel { model, endpoint, options, ranks, kv_dir: None }
     }
 
     /// How GGUF vocabularies are read.

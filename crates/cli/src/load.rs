@@ -236,7 +236,16 @@ impl SourceArgs {
 
     /// The model as ranks load it.
     pub fn ranked(&self) -> Result<RankedModel> {
-        self.plain.ranked()
+        Ok(RankedModel { kv_dir: self.kv_dir()?, ..self.plain.ranked()? })
+    }
+
+    /// The folder of the prefix cache on disk, if there is one.
+    fn kv_dir(&self) -> Result<Option<KvDir>> {
+        let kv_dir = self.kv_dir.folder(if self.keeps_prefixes { "auto" } else { "off" })?;
+        Ok(match self.keeps_all {
+            true => kv_dir.map(KvDir::keeping_all),
+            false => kv_dir,
+        })
     }
 
     /// Whether a model is named.
@@ -280,7 +289,8 @@ impl SourceArgs {
     /// Loads the model and starts its engine; `kv_memory` applies where none is given.
     pub fn load(&self, engine: EngineOptions, kv_memory: KvMemory) -> Result<LoadedModel> {
         let started = Instant::now();
-        let ranks = self.plain.ranked()?.join()?;
+        let ranked = self.ranked()?;
+        let ranks = ranked.join()?;
         let path = ranks.in_turn(|| self.plain.model.locate())?;
         let mut load = LoadOptions {
             placement: self.plain.placement.rules()?,
@@ -294,14 +304,9 @@ impl SourceArgs {
         let builder = self.chat.tool_format.into_iter().fold(builder, Builder::tool_format);
         let builder = builder.greedy_structure(self.chat.greedy_structure);
         let builder = self.max_adapters.into_iter().fold(builder, Builder::max_adapters);
-        let kv_dir = self.kv_dir.folder(if self.keeps_prefixes { "auto" } else { "off" })?;
-        let kv_dir = match self.keeps_all {
-            true => kv_dir.map(KvDir::keeping_all),
-            false => kv_dir,
-        };
-        let stores = kv_dir.is_some();
+        let stores = ranked.kv_dir.is_some();
         let builder = kv_dir::digests().into_iter().fold(builder, Builder::digests);
-        let builder = kv_dir.into_iter().fold(builder, Builder::kv_dir);
+        let builder = ranked.kv_dir.into_iter().fold(builder, Builder::kv_dir);
         let engine = builder.load(&path)?;
         let (time, threads, isa) = (started.elapsed(), engine.threads(), engine.isa());
         tracing::info!(?time, threads, isa, "loaded {}", path.display());

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use dist::{Comm, Local, Mpi};
 use engine::{Follower, LoadOptions, Runner};
 use formats::Checkpoint;
+use gannet::KvDir;
 use models::Ranks;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,8 @@ pub(crate) struct RankedModel {
     pub endpoint: Option<String>,
     pub options: LoadOptions,
     pub ranks: RankArgs,
+    /// The folder of the prefix cache on disk, if there is one.
+    pub kv_dir: Option<KvDir>,
 }
 
 /// What the first rank reports, for all.
@@ -166,8 +169,12 @@ impl RankedModel {
         let checkpoint = joined.open(&path, None)?;
         let options = joined.add_to(self.options.clone());
         let runner = Runner::load(&checkpoint, &options);
+        let disk = match &self.kv_dir {
+            Some(kv_dir) => Some(kv_dir.open(&checkpoint)?),
+            None => None,
+        };
         drop((options, checkpoint));
-        match runner.map(Follower::new).and_then(Follower::run) {
+        match runner.map(|runner| Follower::new(runner).with_disk(disk)).and_then(Follower::run) {
             Err(engine::Error::RanksDiffer) => Err(RanksDiffer.into()),
             done => done.with_context(|| format!("cannot load {}", path.display())),
         }

@@ -56,8 +56,11 @@ impl KvDir {
     }
 
     /// Opens the folder, and begins to read the weights of `checkpoint` for their digest, before
-    /// which nothing is stored or found.
-    pub(crate) fn open(&self, checkpoint: &Checkpoint) -> Result<DiskCache, Error> {
+    /// which nothing is stored or found. A rank that shares the model opens its own.
+    ///
+    /// # Errors
+    /// If the folder cannot be used.
+    pub fn open(&self, checkpoint: &Checkpoint) -> Result<DiskCache, Error> {
         let Self { folder, max_bytes, write, write_rate, min_tokens, key, digests } = self.clone();
         let options = StoreOptions { max_bytes, write_rate, key, ..StoreOptions::new(folder) };
         let store = Arc::new(Store::open(options)?);

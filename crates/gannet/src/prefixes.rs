@@ -59,6 +59,9 @@ impl StoredPrefixes {
     /// If the engine has no folder, or its caches cannot be stored; with the reason.
     pub fn of(cache: Option<&DiskCache>, runner: &Runner) -> Result<Self, &'static str> {
         let cache = cache.cloned().ok_or("the engine has no folder of prefixes")?;
+        if runner.ranks().are_several() {
+            return Err("several ranks share the model, each with its own part of prefixes");
+        }
         Ok(Self { cache, place: DiskPlace::of(runner)?, keys: Arc::default() })
     }
 

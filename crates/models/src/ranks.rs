@@ -24,6 +24,8 @@ use std::sync::Arc;
 pub struct Ranks {
     /// All ranks; `None` where there is one.
     world: Option<Arc<dyn Comm>>,
+    /// All ranks, for answers to rank 0 that do not wait for rows.
+    answers: Option<Arc<dyn Comm>>,
     /// Ranks that each hold some of the layers and send the residual stream to the next.
     pub(crate) stages: Option<Arc<dyn Comm>>,
     /// Ranks that each hold a part of every large tensor.
@@ -76,9 +78,10 @@ impl Ranks {
         // Ranks of one machine are a group of their own.
         let on_host = several(world.split(colour(&host), rank)?);
         let beside = world.split(colour(&(host, cpus)), rank)?.ranks() - 1;
+        let answers = several(world.split(0, rank)?);
         let world = several(world);
         let (stage_layers, in_flight) = (None, None);
-        Ok(Self { world, stages, slices, on_host, beside, stage_layers, in_flight })
+        Ok(Self { world, answers, stages, slices, on_host, beside, stage_layers, in_flight })
     }
 
     /// The same with this number of layers of each stage; `None` for a division by bytes of
@@ -116,6 +119,11 @@ impl Ranks {
     /// All ranks; `None` where there is one.
     pub fn world(&self) -> Option<&Arc<dyn Comm>> {
         self.world.as_ref()
+    }
+
+    /// All ranks, for answers to rank 0 that do not wait for rows; `None` where there is one.
+    pub fn answers(&self) -> Option<&Arc<dyn Comm>> {
+        self.answers.as_ref()
     }
 
     /// Number of all ranks.
@@ -182,6 +190,11 @@ impl Ranks {
     /// Number of slices of a stage.
     pub fn slices(&self) -> usize {
         self.slices.as_ref().map_or(1, |slices| slices.ranks())
+    }
+
+    /// The number of this rank's slice; `None` where layers are not divided into slices.
+    pub fn slice_number(&self) -> Option<usize> {
+        self.slices.as_ref().map(|slices| slices.rank())
     }
 
     /// This rank among the stages.

@@ -265,6 +265,19 @@ impl Keyspace {
         runs
     }
 
+    /// Forgets extents that hold any of these blocks, whose files stay: blocks that are of no use
+    /// here because another process lacks its part of them. They are found again once they are
+    /// stored again.
+    pub fn forget(&self, kind: usize, names: impl Iterator<Item = Name>) {
+        let mut index = self.shared.index();
+        for name in names {
+            let pieces = index.locate(self.root, kind as u32, &self.layout.layers, name);
+            for piece in pieces.into_iter().flatten() {
+                index.remove(piece.extent);
+            }
+        }
+    }
+
     /// Keeps extents of runs from being evicted here, until the value is dropped.
     pub fn hold(&self, runs: &[Run]) -> HeldRuns {
         let extents: Vec<_> =

@@ -117,7 +117,7 @@ impl Args {
     pub fn ranked(&self) -> Result<RankedModel> {
         let model = self.model.clone().context("expected a model")?;
         let (endpoint, ranks) = (self.hub_endpoint.clone(), self.ranks.clone());
-        Ok(RankedModel { model, endpoint, options: self.options()?, ranks })
+        Ok(RankedModel { model, endpoint, options: self.options()?, ranks, kv_dir: None })
     }
 
     /// Options for loading the model.

@@ -1,11 +1,13 @@
 //! The disk under the prefix cache of one engine.
 
+use super::followed_disk::{IS_NOT_OPEN_YET, IS_OPEN};
 use super::keep::Keeper;
 use super::memory::CacheMemory;
 use super::options::DiskCache;
 use super::pace::Pace;
 use super::restore::Restorer;
 use crate::observe::metrics::Metrics;
+use crate::ranks::disk_message::{DiskTask, OPEN_TICKET};
 use sched::{Scheduler, Slot};
 use std::time::{Duration, Instant};
 use store::Keyspace;
@@ -17,6 +19,8 @@ const COPIED_OUT_BUSY: usize = 2 << 20;
 const ASSUMED_RATE: u64 = 400 << 20;
 /// Most time that a request waits for the store to find what it has.
 const OPENING: Duration = Duration::from_secs(3);
+/// Time between two questions whether the stores of other ranks are open.
+const TRY_AGAIN: Duration = Duration::from_millis(20);
 /// Pause while a store has no buffer.
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -27,20 +31,31 @@ pub(crate) struct Disk {
     keys: Option<Keyspace>,
     /// Until when requests wait for the store to find what it has.
     opening: Option<Instant>,
+    /// When other ranks are asked again whether their stores are open; `None` where they have none.
+    next_try: Option<Instant>,
     keeper: Keeper,
     restorer: Restorer,
 }
 
 impl Disk {
     /// `None`, with a warning, for models whose cache cannot be stored.
-    pub fn new(cache: DiskCache, memory: &dyn CacheMemory, metrics: &Metrics) -> Option<Self> {
+    pub fn new(cache: DiskCache, memory: &mut dyn CacheMemory, metrics: &Metrics) -> Option<Self> {
         let warn = |why: &&str| tracing::warn!("the cache on disk is off: {why}");
         let parts = memory.parts().inspect_err(warn).ok()?;
         metrics.store(&cache.store);
         let keeper = Keeper::new(cache.write, cache.min_tokens, parts.clone());
         let restorer = Restorer::new(cache.min_tokens, parts, metrics.clone());
-        let mut disk = Self { cache, keys: None, opening: None, keeper, restorer };
-        disk.open(memory);
+        let opening = None;
+        let mut disk =
+            Self { cache, keys: None, opening, next_try: Some(Instant::now()), keeper, restorer };
+        match memory.has_other_ranks() {
+            // They answer once they have begun.
+            true if disk.cache.digest.get().is_some() => {
+                disk.opening = Some(Instant::now() + OPENING);
+            }
+            true => {}
+            false => disk.open(memory),
+        }
         Some(disk)
     }
 
@@ -82,19 +97,32 @@ impl Disk {
         memory: &mut dyn CacheMemory,
         row: Option<f64>,
     ) {
+        self.work_while(false, scheduler, memory, row);
+    }
+
+    /// As [`work`](Self::work); `is_idle` is whether nothing is computed.
+    fn work_while(
+        &mut self,
+        is_idle: bool,
+        scheduler: &mut Scheduler,
+        memory: &mut dyn CacheMemory,
+        row: Option<f64>,
+    ) {
         self.open(memory);
-        let Some(keys) = &self.keys else { return };
-        let is_open = |end: &Instant| keys.is_ready() || Instant::now() >= *end;
-        if self.opening.is_some_and(|end| !is_open(&end)) {
+        let is_ready = self.keys.as_ref().is_some_and(Keyspace::is_ready);
+        if self.opening.is_some_and(|end| !is_ready && Instant::now() < end) {
             self.restorer.forget_running(scheduler);
             return;
         }
         self.opening = None;
+        let Some(keys) = &self.keys else { return };
         let pace = Pace { row, rate: keys.read_rate().unwrap_or(ASSUMED_RATE) };
         let busy = scheduler.decoding().next().is_some();
         self.restorer.work(keys, scheduler, memory, pace, busy);
-        let most = if busy { COPIED_OUT_BUSY } else { COPIED_OUT };
-        self.keeper.work(keys, scheduler, memory, pace, most);
+        // Other ranks drop what they have no buffers for.
+        let little = busy || (memory.has_other_ranks() && !is_idle);
+        let most = if little { COPIED_OUT_BUSY } else { COPIED_OUT };
+        self.keeper.work(keys, scheduler, memory, pace, (most, is_idle));
     }
 
     /// Waits for the next run of blocks that were asked for.
@@ -119,7 +147,7 @@ impl Disk {
     ) {
         while self.keeper.has_work() && self.keys.is_some() && may_go_on() {
             let before = self.keeper.waiting();
-            self.work(scheduler, memory, row);
+            self.work_while(true, scheduler, memory, row);
             if self.keeper.waiting() == before {
                 std::thread::sleep(PAUSE);
             }
@@ -135,7 +163,8 @@ impl Disk {
         most: Duration,
     ) {
         let end = Instant::now() + most;
-        while self.keeper.has_work() && self.keys.is_none() && Instant::now() < end {
+        let may_open = |disk: &Self| disk.keys.is_none() && disk.next_try.is_some();
+        while self.keeper.has_work() && may_open(self) && Instant::now() < end {
             std::thread::sleep(PAUSE);
             self.open(memory);
         }
@@ -145,8 +174,24 @@ impl Disk {
         }
     }
 
-    fn open(&mut self, memory: &dyn CacheMemory) {
+    fn open(&mut self, memory: &mut dyn CacheMemory) {
         let Some(digest) = self.cache.digest.get().filter(|_| self.keys.is_none()) else { return };
+        if self.next_try.is_none_or(|next| Instant::now() < next) {
+            return;
+        }
+        memory.tell_others(&DiskTask::Open { digest: digest.clone() });
+        match memory.answer_of_others(OPEN_TICKET) {
+            None | Some(IS_OPEN) => {}
+            Some(IS_NOT_OPEN_YET) => {
+                self.next_try = Some(Instant::now() + TRY_AGAIN);
+                return;
+            }
+            Some(_) => {
+                tracing::warn!("the cache on disk is off: a rank has none, or other weights");
+                (self.next_try, self.opening) = (None, None);
+                return;
+            }
+        }
         let Ok(keys) = memory.open(&self.cache.store, digest) else { return };
         self.opening = Some(Instant::now() + OPENING);
         self.keys = Some(keys);

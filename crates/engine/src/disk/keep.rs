@@ -4,10 +4,12 @@
 //! seen from the positions at which later sequences are likely to continue; and with states, the
 //! snapshots there, with the rows of each group since the last full block.
 
+use super::copies::copy_out;
 use super::memory::CacheMemory;
 use super::options::DiskWrite;
 use super::pace::Pace;
 use super::parts::{CachePart, CacheParts};
+use crate::ranks::disk_message::{DiskTask, KeptBlocks, NamedBlocks};
 use base::Name;
 use sched::{Scheduler, Slot};
 use std::collections::{HashMap, VecDeque};
@@ -175,14 +177,15 @@ impl Keeper {
         self.noted.remove(&slot);
     }
 
-    /// Copies up to `most` bytes, or one part, to the store, while it has buffers.
+    /// Copies up to `most` bytes, or one part, to the store, while it has buffers. Other ranks wait
+    /// for theirs if they may (`waits`), and drop blocks otherwise.
     pub fn work(
         &mut self,
         keys: &Keyspace,
         scheduler: &Scheduler,
-        memory: &dyn CacheMemory,
+        memory: &mut dyn CacheMemory,
         pace: Pace,
-        most: usize,
+        (most, waits): (usize, bool),
     ) {
         let mut copied = 0;
         while copied < most {
@@ -193,18 +196,25 @@ impl Keeper {
             let count = self.run(keys.blocks_of_extent(kind));
             let own = keys.layout().block_bytes(kind);
             let Some(mut bytes) = keys.buffer(count * own) else { return };
-            let (mut blocks, mut saves) = (Vec::with_capacity(count), 0);
+            let (mut blocks, mut places) = (Vec::with_capacity(count), Vec::with_capacity(count));
+            let mut saves = 0;
             while blocks.len() < count
                 && let Some(next) = self.waiting.front()
                 && let Some(place) = next.place(scheduler)
             {
-                next.copy(place, memory, bytes.append(own));
+                copy_out(&self.parts, kind, place, memory, bytes.append(own));
                 saves += next.saves;
+                places.push(place);
                 let next = self.waiting.pop_front().map(|next| (next.name, next.tokens));
                 blocks.extend(next);
             }
             copied += bytes.len();
             let micros = pace.micros(saves);
+            if memory.has_other_ranks() {
+                let named = NamedBlocks { kind, blocks: blocks.clone() };
+                let kept = KeptBlocks { named, parent, depth, micros, places, waits };
+                memory.tell_others(&DiskTask::Keep(kept));
+            }
             keys.write(ToWrite { kind, parent, depth, blocks, bytes, micros });
         }
     }
@@ -244,16 +254,6 @@ impl Waiting {
             CachePart::Block(group) => scheduler.find(group, *name, *parent, tokens),
             CachePart::Tail(group) => scheduler.find_tail(group, *parent, tokens),
             CachePart::State => scheduler.find_state(*parent, tokens),
-        }
-    }
-
-    /// Copies its bytes from its place in the cache.
-    fn copy(&self, place: u32, memory: &dyn CacheMemory, out: &mut [u8]) {
-        match self.part {
-            CachePart::Block(group) | CachePart::Tail(group) => {
-                memory.read_block(group, place, out)
-            }
-            CachePart::State => memory.read_state(place, out),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The memory of a cache whose blocks are stored.
 
 use super::parts::CacheParts;
+use crate::ranks::disk_message::DiskTask;
 use store::{Keyspace, Store};
 
 /// The memory of a cache whose blocks are stored, and where a store has them.
@@ -30,4 +31,18 @@ pub(crate) trait CacheMemory {
 
     /// Sets the bytes of the state in a slot.
     fn write_state(&mut self, slot: u32, bytes: &[u8]);
+
+    /// Whether other ranks have parts of the cache.
+    fn has_other_ranks(&self) -> bool {
+        false
+    }
+
+    /// Has all other ranks do something with their parts.
+    fn tell_others(&mut self, _task: &DiskTask) {}
+
+    /// Waits for the answers of all other ranks under a ticket; returns the least, or `None` where
+    /// there are no others. A rank that has ended answers 0.
+    fn answer_of_others(&mut self, _ticket: u64) -> Option<u32> {
+        None
+    }
 }

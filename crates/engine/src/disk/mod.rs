@@ -5,7 +5,9 @@
 //! at a time, and only while the store has buffers for them; blocks that come are copied in the
 //! same way, before the sequence that needs them is admitted.
 
+mod copies;
 mod engine_disk;
+mod followed_disk;
 mod keep;
 mod memory;
 mod options;
@@ -14,6 +16,7 @@ mod parts;
 mod restore;
 
 pub(crate) use engine_disk::Disk;
+pub(crate) use followed_disk::FollowedDisk;
 pub(crate) use memory::CacheMemory;
 pub use options::{DiskCache, DiskWrite, MIN_TOKENS};
 pub(crate) use parts::CacheParts;

@@ -2,6 +2,7 @@
 //! group of rows; and in models with states the states, and with each the rows of each group since
 //! the last full block.
 
+use crate::ranks::disk_message::BlockKind;
 use base::Name;
 use sched::StoredParts;
 use store::{Keyspace, Kind};
@@ -39,6 +40,25 @@ impl CacheParts {
             CachePart::State => self.windows.len(),
             CachePart::Tail(group) => self.windows.len() + 1 + group,
         }
+    }
+
+    /// The group of the rows of a kind; `None` for states.
+    pub fn group(&self, kind: usize) -> Option<usize> {
+        match kind.checked_sub(self.windows.len()) {
+            None => Some(kind),
+            Some(0) => None,
+            Some(of_tail) => Some(of_tail - 1),
+        }
+    }
+
+    /// The kinds, in a cache whose groups have so many blocks and which has so many states.
+    pub fn block_kinds(&self, groups: &[usize], states: usize) -> Vec<BlockKind> {
+        let count = if self.states { 2 * self.windows.len() + 1 } else { self.windows.len() };
+        let kind = |kind| BlockKind {
+            places: self.group(kind).map_or(states, |group| groups[group]),
+            is_of_state: kind >= self.windows.len(),
+        };
+        (0..count).map(kind).collect()
     }
 
     /// The kinds of the layout. `groups` has for each group the bytes of a block in each layer,

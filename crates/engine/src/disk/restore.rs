@@ -1,9 +1,11 @@
 //! Finds what is stored of what waiting sequences need, and copies it into the cache.
 
+use super::copies::copy_in;
 use super::memory::CacheMemory;
 use super::pace::Pace;
 use super::parts::{CachePart, CacheParts, StoredHere};
 use crate::observe::metrics::Metrics;
+use crate::ranks::disk_message::{DiskTask, NamedBlocks};
 use base::Name;
 use sched::{RestorePlace, RestorePlan, Scheduler, Slot};
 use std::collections::{HashMap, VecDeque};
@@ -42,9 +44,21 @@ struct Restore {
 /// A run of blocks that is expected.
 struct ExpectedRun {
     run: Run,
-    /// The tokens of its blocks.
-    tokens: Vec<u32>,
+    /// Name and tokens of each of its blocks.
+    blocks: Vec<(Name, Vec<u32>)>,
     progress: Progress,
+    others: OtherParts,
+}
+
+/// What other ranks have done with their parts of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OtherParts {
+    /// They read them, once the run is asked for.
+    Read,
+    /// They were told to copy them into their caches.
+    Told,
+    /// They have answered how many they have copied.
+    Copied,
 }
 
 enum Progress {
@@ -69,12 +83,25 @@ pub(super) struct Restorer {
     tickets: u64,
     /// Bytes of runs by ticket, until they are copied.
     in_flight: HashMap<u64, usize>,
+    /// Tickets of runs that nothing waits for any more, and what other ranks have done for them.
+    dropped: Vec<(u64, OtherParts)>,
 }
 
 impl Restorer {
     pub fn new(min_tokens: usize, parts: CacheParts, metrics: Metrics) -> Self {
-        let (accepted, postponed, active, in_flight) = Default::default();
-        Self { min_tokens, parts, metrics, accepted, postponed, active, tickets: 0, in_flight }
+        let (accepted, postponed, active, in_flight, dropped) = Default::default();
+        let tickets = 0;
+        Self {
+            min_tokens,
+            parts,
+            metrics,
+            accepted,
+            postponed,
+            active,
+            tickets,
+            in_flight,
+            dropped,
+        }
     }
 
     pub fn accepted(&mut self, slot: Slot) {
@@ -105,9 +132,15 @@ impl Restorer {
     fn remove(&mut self, at: usize) -> Restore {
         let mut restore = self.active.remove(at);
         for expected in restore.runs.drain(..) {
-            if let Progress::Came(arrival, _) = expected.progress {
-                self.in_flight.remove(&arrival.ticket);
-            }
+            let ticket = match expected.progress {
+                Progress::Waiting => continue,
+                Progress::Asked(ticket) => ticket,
+                Progress::Came(arrival, _) => {
+                    self.in_flight.remove(&arrival.ticket);
+                    arrival.ticket
+                }
+            };
+            self.dropped.push((ticket, expected.others));
         }
         restore
     }
@@ -149,7 +182,13 @@ impl Restorer {
         let mut at = 0;
         while at < self.active.len() {
             let restore = &mut self.active[at];
-            let is_over = restore.copy_in(scheduler, memory, &mut self.in_flight, &mut left);
+            let is_over = restore.copy_in(
+                (keys, &self.parts),
+                scheduler,
+                memory,
+                &mut self.in_flight,
+                &mut left,
+            );
             if !is_over && restore.last.elapsed() < PATIENCE {
                 at += 1;
                 continue;
@@ -160,7 +199,14 @@ impl Restorer {
             keys.count_use(&all);
         }
         self.begin_accepted(keys, scheduler, pace);
-        self.ask(keys, in_flight);
+        self.ask(keys, memory, in_flight);
+        for (ticket, others) in self.dropped.drain(..) {
+            match others {
+                OtherParts::Read => memory.tell_others(&DiskTask::Drop { ticket }),
+                OtherParts::Told => drop(memory.answer_of_others(ticket)),
+                OtherParts::Copied => {}
+            }
+        }
     }
 
     /// Looks at requests that were accepted, and at some for which there was no space, once others
@@ -250,8 +296,9 @@ impl Restorer {
         for mut same in needed.chunk_by(|one, other| one.0 == other.0) {
             for run in keys.find(same[0].0, same.iter().map(|(_, name, _)| *name)) {
                 let (own, rest) = same.split_at(run.blocks);
-                let tokens = own.iter().flat_map(|(_, _, tokens)| *tokens).copied().collect();
-                expected.push_back(ExpectedRun { run, tokens, progress: Progress::Waiting });
+                let blocks = own.iter().map(|(_, name, tokens)| (*name, tokens.to_vec())).collect();
+                let progress = Progress::Waiting;
+                expected.push_back(ExpectedRun { run, blocks, progress, others: OtherParts::Read });
                 same = rest;
             }
             if !same.is_empty() {
@@ -262,9 +309,9 @@ impl Restorer {
     }
 
     /// Asks for runs while fewer than `most` bytes are in flight, or for one.
-    fn ask(&mut self, keys: &Keyspace, most: usize) {
+    fn ask(&mut self, keys: &Keyspace, memory: &mut dyn CacheMemory, most: usize) {
         for expected in self.active.iter_mut().flat_map(|restore| &mut restore.runs) {
-            let ExpectedRun { run, tokens, progress } = expected;
+            let ExpectedRun { run, blocks, progress, .. } = expected;
             if !matches!(progress, Progress::Waiting) {
                 continue;
             }
@@ -276,38 +323,72 @@ impl Restorer {
             self.tickets += 1;
             self.in_flight.insert(self.tickets, bytes);
             *progress = Progress::Asked(self.tickets);
-            keys.read(self.tickets, run.clone(), std::mem::take(tokens));
+            let tokens = blocks.iter().flat_map(|(_, tokens)| tokens).copied().collect();
+            keys.read(self.tickets, run.clone(), tokens);
+            if memory.has_other_ranks() {
+                let named = NamedBlocks { kind: run.kind, blocks: blocks.clone() };
+                memory.tell_others(&DiskTask::Read { ticket: self.tickets, named });
+            }
         }
     }
 }
 
 impl Restore {
+    /// Forgets what is not restored because another rank has its part of so many blocks of the
+    /// first run alone: it is stored again once it is computed.
+    fn forget(&self, restored: usize, keys: &Keyspace) {
+        for (at, ExpectedRun { run, blocks, .. }) in self.runs.iter().enumerate() {
+            let restored = if at == 0 { restored } else { 0 };
+            keys.forget(run.kind, blocks.iter().skip(restored).map(|(name, _)| *name));
+        }
+    }
+
     /// Copies parts of what came while `left` bytes are left; returns whether nothing more is
     /// expected.
     fn copy_in(
         &mut self,
+        (keys, parts): (&Keyspace, &CacheParts),
         scheduler: &mut Scheduler,
         memory: &mut dyn CacheMemory,
         in_flight: &mut HashMap<u64, usize>,
         left: &mut usize,
     ) -> bool {
-        while let Some(ExpectedRun { run, progress, .. }) = self.runs.front_mut() {
-            let Progress::Came(arrival, copied) = progress else { return false };
+        while let Some(expected) = self.runs.front_mut() {
+            let ExpectedRun { run, progress: Progress::Came(arrival, copied), others, .. } =
+                expected
+            else {
+                return false;
+            };
+            if *others == OtherParts::Read {
+                // They copy while this rank does.
+                let places = self.places.iter().take(arrival.blocks).map(|it| place_of(*it));
+                let (ticket, kind, places) = (arrival.ticket, run.kind, places.collect());
+                memory.tell_others(&DiskTask::Fill { ticket, kind, places });
+                *others = OtherParts::Told;
+            }
             let bytes = arrival.bytes.len() / run.blocks;
             while *copied < arrival.blocks {
                 if *left == 0 {
                     return false;
                 }
                 let Some(place) = self.places.pop_front() else { break };
-                write(memory, place, &arrival.bytes[*copied * bytes..][..bytes]);
-                scheduler.restored(self.slot);
+                let own = &arrival.bytes[*copied * bytes..][..bytes];
+                copy_in(parts, run.kind, place_of(place), memory, own);
                 *copied += 1;
                 *left = left.saturating_sub(bytes);
                 self.bytes += bytes;
                 self.last = Instant::now();
             }
             in_flight.remove(&arrival.ticket);
-            if arrival.blocks < run.blocks {
+            let elsewhere = memory.answer_of_others(arrival.ticket).unwrap_or(u32::MAX);
+            *others = OtherParts::Copied;
+            let restored = (*copied).min(elsewhere as usize);
+            (0..restored).for_each(|_| scheduler.restored(self.slot));
+            let (all, everywhere) = (run.blocks, restored == *copied);
+            if !everywhere {
+                self.forget(restored, keys);
+            }
+            if restored < all {
                 return true;
             }
             self.runs.pop_front();
@@ -316,13 +397,11 @@ impl Restore {
     }
 }
 
-/// Writes what came to its place in the cache.
-fn write(memory: &mut dyn CacheMemory, place: RestorePlace, bytes: &[u8]) {
+/// The block, or the state slot, that is to be filled.
+fn place_of(place: RestorePlace) -> u32 {
     match place {
-        RestorePlace::Block { group, block, .. } | RestorePlace::Tail { group, block } => {
-            memory.write_block(group, block, bytes);
-        }
-        RestorePlace::State { slot } => memory.write_state(slot, bytes),
+        RestorePlace::Block { block, .. } | RestorePlace::Tail { block, .. } => block,
+        RestorePlace::State { slot } => slot,
     }
 }
 
@@ -363,8 +442,9 @@ mod tests {
         ];
         let runs = progress.into_iter().map(|progress| ExpectedRun {
             run: run.clone(),
-            tokens: vec![1],
+            blocks: vec![(name, vec![1])],
             progress,
+            others: OtherParts::Read,
         });
         restorer.in_flight = (1..4).map(|ticket| (ticket, 8)).collect();
         restorer.active.push(Restore {

@@ -7,6 +7,7 @@
 use super::settings::Settings;
 use backend::{AdapterSet, ScaledAdapter};
 use base::Name;
+use std::ops::Range;
 
 /// Version of the encoding: raised when a label, the order or the encoding changes.
 const VERSION: u8 = 3;
@@ -40,6 +41,15 @@ pub(crate) fn disk_root(settings: &Settings, block: usize, weights: &str, machin
     write_field(&mut bytes, "weights", weights);
     write_field(&mut bytes, "arithmetic", &kernels::ARITHMETIC.to_string());
     write_field(&mut bytes, "machine", &machine_name(machine).to_string());
+    Name::root(&bytes)
+}
+
+/// The root of what the slice of this number stores, of several that hold parts of these layers:
+/// bytes of its parts of other layers are not known to it.
+pub(crate) fn of_slice(root: Name, slice: usize, layers: &Range<usize>) -> Name {
+    let mut bytes = root.to_bytes().to_vec();
+    write_field(&mut bytes, "slice", &slice.to_string());
+    write_field(&mut bytes, "layers", &format!("{}-{}", layers.start, layers.end));
     Name::root(&bytes)
 }
 

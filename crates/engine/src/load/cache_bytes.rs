@@ -1,6 +1,7 @@
 //! Bytes of what a model keeps of its sequences: rows in blocks, by group, and states in slots.
 
 use backend::{KvType, LayerCache, Rows, State, group_windows};
+use std::ops::Range;
 
 /// Bytes of a group of rows: the rows of all layers that are looked at for equally many positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub(crate) struct LayerBytes {
     pub groups: Vec<Vec<u64>>,
     /// Bytes of a state in each layer.
     pub states: Vec<u64>,
+    /// The layers that this rank holds, of all.
+    pub own: Range<usize>,
 }
 
 impl LayerBytes {
@@ -50,6 +53,27 @@ impl LayerBytes {
         Self {
             groups: windows.iter().map(group).collect(),
             states: layers.iter().map(state).collect(),
+            own: 0..layers.len(),
+        }
+    }
+
+    /// The same, of a rank that holds the layers `own` of these.
+    pub fn held(self, own: Range<usize>) -> Self {
+        Self { own, ..self }
+    }
+
+    /// The same as `own` of `count` layers, of whose bytes the others are not known here.
+    pub fn among(self, own: Range<usize>, count: usize) -> Self {
+        let padded = |bytes: Vec<u64>| {
+            let mut all = vec![0; count];
+            all[own.clone()].copy_from_slice(&bytes);
+            all
+        };
+        let Self { groups, states, .. } = self;
+        Self {
+            groups: groups.into_iter().map(padded).collect(),
+            states: padded(states),
+            own: own.clone(),
         }
     }
 }
@@ -71,7 +95,8 @@ impl CacheBytes {
         row_bytes: impl Fn(&Rows) -> usize,
         state_bytes: impl Fn(&State) -> usize,
     ) -> Self {
-        let LayerBytes { groups, states } = LayerBytes::of(layers, windows, row_bytes, state_bytes);
+        let LayerBytes { groups, states, .. } =
+            LayerBytes::of(layers, windows, row_bytes, state_bytes);
         let sum = |bytes: &[u64]| bytes.iter().sum::<u64>() as usize;
         let group = |(&window, bytes): (&Option<usize>, &Vec<u64>)| GroupBytes {
             window,

@@ -1,6 +1,6 @@
 //! Where the blocks of a runner are in a store: below which root, and what they consist of.
 
-use super::block_root::{adapted_space, block_root, disk_root};
+use super::block_root::{adapted_space, block_root, disk_root, of_slice};
 use super::cache_bytes::LayerBytes;
 use super::runner::Runner;
 use super::settings::Settings;
@@ -15,6 +15,8 @@ pub struct DiskPlace {
     settings: Settings,
     /// As [`backend::StoredBlocks::fingerprint`].
     machine: Vec<f32>,
+    /// Which slice of the layers this rank holds, where there are several.
+    slice: Option<usize>,
     layout: Layout,
     /// The part of the cache of sequences with the adapters that the model was loaded with.
     space: [u8; 16],
@@ -29,21 +31,22 @@ impl DiskPlace {
     /// Why its blocks cannot be stored.
     pub fn of(runner: &Runner) -> Result<Self, &'static str> {
         let machine = runner.stored()?.fingerprint();
-        let LayerBytes { groups, states } = runner.layer_bytes();
+        let LayerBytes { groups, states, own } = runner.layer_bytes();
         let kinds = runner.parts()?.kinds(groups, states);
-        let layers = 0..kinds[0].layer_bytes.len();
-        let layout = Layout { positions: runner.block(), layers, kinds };
+        let layout = Layout { positions: runner.block(), layers: own.clone(), kinds };
         let settings = TraceSettings::of(runner);
         let about = serde_json::json!({ "model": runner.info().name, "settings": settings });
         let about = format!("{about:#}\n");
         let settings = runner.settings().clone();
         let space = adapted_space([0; 16], runner.adapters());
-        Ok(Self { settings, machine, layout, space, about })
+        let slice = runner.ranks().slice_number();
+        Ok(Self { settings, machine, slice, layout, space, about })
     }
 
     /// The root on disk, where `digest` is that of all bytes of the weights.
     pub fn root(&self, digest: &str) -> Name {
-        disk_root(&self.settings, self.layout.positions, digest, &self.machine)
+        let root = disk_root(&self.settings, self.layout.positions, digest, &self.machine);
+        self.slice.map_or(root, |slice| of_slice(root, slice, &self.layout.layers))
     }
 
     /// The parent of the first blocks of requests that share the prefix cache with all others and

@@ -12,7 +12,7 @@ use super::stream::{
     LeftOnDisk, WeightsPlan, check_limit, free_for_cache, place_again, place_weights, start_stream,
     streams,
 };
-use backend::{Backend, Rows, State, group_windows};
+use backend::{Backend, LayerCache, Rows, State, group_windows};
 use formats::{Checkpoint, ModelConfig};
 use models::placement::{Placed, decide_arithmetic};
 use models::{Model, WorkspaceLimits};
@@ -91,15 +91,20 @@ impl Loaded {
         if let Some(tables) = backend.cached_tables() {
             tables.table_memory(options.table_memory)?;
         }
-        let layers = models::layer_caches(config, native);
-        let (windows, recurrent) = (group_windows(&layers), layers.iter().any(is_recurrent));
+        let all = models::layer_caches(config, native);
+        let (windows, recurrent) = (group_windows(&all), all.iter().any(is_recurrent));
         let (layers, free) = (model.cache(), free_for_cache(&*backend, streams(placed), options));
         let spare = if model.draft_layers().is_some() { options.parallel.max(1) } else { 0 };
         let needs =
             CacheNeeds { layers: &layers, windows: &windows, recurrent, kv_type, spare, free };
         let row_bytes = |rows: &Rows| backend.block_bytes(rows, options.block, kv_type);
         let state_bytes = |state: &State| backend.state_bytes(state);
-        let layer_bytes = LayerBytes::of(needs.layers, &windows, row_bytes, state_bytes);
+        let of = |layers: &[LayerCache]| LayerBytes::of(layers, &windows, row_bytes, state_bytes);
+        let layer_bytes = match options.ranks.own_layers() {
+            Some(own) if options.ranks.slices() == 1 => of(&all).held(own),
+            Some(own) => of(needs.layers).among(own, all.len()),
+            None => of(needs.layers),
+        };
         let cache = make_cache(&mut *backend, &needs, config.context, (options, chunk))?;
         Ok(Self { backend, model, layer_bytes, cache, chunk, limits })
     }

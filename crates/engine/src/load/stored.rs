@@ -6,6 +6,7 @@ use super::disk_place::DiskPlace;
 use super::error::Error;
 use super::runner::Runner;
 use crate::disk::{CacheMemory, CacheParts};
+use crate::ranks::disk_message::DiskTask;
 use backend::StoredBlocks;
 use store::{Keyspace, Store};
 
@@ -27,12 +28,7 @@ impl Runner {
     ///
     /// Why they cannot.
     pub(crate) fn stored(&self) -> Result<&dyn StoredBlocks, &'static str> {
-        let stored = self.backend.stored();
-        let stored = stored.ok_or("the device does not give the bytes of its cache")?;
-        match self.ranks.are_several() {
-            true => Err("several ranks share the model"),
-            false => Ok(stored),
-        }
+        self.backend.stored().ok_or("the device does not give the bytes of its cache")
     }
 
     /// Bytes of blocks and states in each layer.
@@ -79,6 +75,22 @@ impl CacheMemory for Runner {
 
     fn write_state(&mut self, slot: u32, bytes: &[u8]) {
         self.backend.stored_mut().expect(CHECKED).write_state(slot, bytes);
+    }
+
+    fn has_other_ranks(&self) -> bool {
+        self.leader.is_some()
+    }
+
+    fn tell_others(&mut self, task: &DiskTask) {
+        if let Some(leader) = &mut self.leader {
+            // The next step fails too where a rank has ended.
+            let _ = leader.disk(task).is_ok();
+        }
+    }
+
+    fn answer_of_others(&mut self, ticket: u64) -> Option<u32> {
+        let leader = self.leader.as_mut()?;
+        Some(leader.disk_answer(ticket).unwrap_or(0))
     }
 }
 

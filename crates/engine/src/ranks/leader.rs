@@ -1,11 +1,13 @@
 //! Rank 0 of several that share a model: tells the others what to compute.
 
+use super::disk_message::DiskTask;
 use super::message::{MessageKind, MessageWriter};
 use super::step_message::{write, write_state_copies};
 use super::tables::LastTables;
 use backend::Batch;
 use dist::{Comm, Error};
 use models::Ranks;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Rank 0, which tells the others that it has ended when it is dropped.
@@ -17,16 +19,59 @@ pub(crate) struct Leader {
     groups: usize,
     /// Slices of each stage.
     slices: usize,
+    answers: RankAnswers,
+}
+
+/// Answers of other ranks about their stores, each a ticket and a number.
+struct RankAnswers {
+    ranks: Arc<dyn Comm>,
+    /// Answers that came before they were asked for, by rank and ticket.
+    early: Vec<HashMap<u64, u32>>,
+}
+
+impl RankAnswers {
+    fn new(ranks: Arc<dyn Comm>) -> Self {
+        let early = vec![HashMap::new(); ranks.ranks()];
+        Self { ranks, early }
+    }
+
+    /// Waits for the answers of all ranks under a ticket; returns the least.
+    fn least(&mut self, ticket: u64) -> Result<u32, Error> {
+        let (mut least, mut bytes) = (u32::MAX, Vec::new());
+        for (rank, early) in self.early.iter_mut().enumerate().skip(1) {
+            while !early.contains_key(&ticket) {
+                self.ranks.receive_bytes(rank, &mut bytes)?;
+                // What is no answer says that nothing was done.
+                let (of, number) = read_answer(&bytes).unwrap_or((ticket, 0));
+                early.insert(of, number);
+            }
+            least = least.min(early.remove(&ticket).unwrap_or(0));
+        }
+        Ok(least)
+    }
+}
+
+/// An answer as bytes, little-endian.
+pub(crate) fn write_answer(ticket: u64, number: u32) -> [u8; 12] {
+    let mut bytes = [0; 12];
+    bytes[..8].copy_from_slice(&ticket.to_le_bytes());
+    bytes[8..].copy_from_slice(&number.to_le_bytes());
+    bytes
+}
+
+fn read_answer(bytes: &[u8]) -> Option<(u64, u32)> {
+    let (ticket, number) = bytes.split_first_chunk()?;
+    Some((u64::from_le_bytes(*ticket), u32::from_le_bytes(number.try_into().ok()?)))
 }
 
 impl Leader {
     /// Leads the other ranks, whose caches have so many groups, if this is the first of several;
     /// block tables of a step have at most `blocks` blocks.
     pub fn of(ranks: &Ranks, groups: usize, blocks: usize) -> Option<Self> {
-        let world = ranks.led()?.clone();
+        let (world, answers) = (ranks.led()?.clone(), RankAnswers::new(ranks.answers()?.clone()));
         let tables = [LastTables::new(groups, blocks), LastTables::new(groups, blocks)];
         let (writer, slices) = (MessageWriter::default(), ranks.slices());
-        Some(Self { world, writer, tables, groups, slices })
+        Some(Self { world, writer, tables, groups, slices, answers })
     }
 
     /// Has all ranks compute `batch`.
@@ -62,6 +107,23 @@ impl Leader {
         self.writer.begin(MessageKind::CopyStates);
         write_state_copies(&mut self.writer, copies);
         self.send()
+    }
+
+    /// Has all ranks do something with their stores of blocks.
+    ///
+    /// # Errors
+    /// If a rank has ended.
+    pub fn disk(&mut self, task: &DiskTask) -> Result<(), Error> {
+        task.write(&mut self.writer);
+        self.send()
+    }
+
+    /// Waits for the answers of all other ranks under a ticket; returns the least.
+    ///
+    /// # Errors
+    /// If a rank has ended.
+    pub fn disk_answer(&mut self, ticket: u64) -> Result<u32, Error> {
+        self.answers.least(ticket)
     }
 
     fn send(&self) -> Result<(), Error> {

@@ -1,8 +1,10 @@
 //! The bytes of messages from rank 0 to the others, little-endian: a version, a kind and a number,
 //! and what the kind has.
 
+use base::Name;
+
 /// The version of all messages.
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 
 /// Bytes of a long message; longer ones take more memory.
 pub(crate) const MESSAGE_BYTES: usize = 1 << 16;
@@ -18,10 +20,30 @@ pub(crate) enum MessageKind {
     End = 2,
     /// Compute the outputs of the oldest batch, on the first of several stages.
     Land = 3,
+    /// Open the store of blocks, and answer whether it is open.
+    OpenStore = 4,
+    /// Store blocks of the cache.
+    KeepBlocks = 5,
+    /// Begin to read stored blocks.
+    ReadBlocks = 6,
+    /// Copy blocks that were read into the cache, and answer how many.
+    FillBlocks = 7,
+    /// Forget blocks that are being read.
+    DropBlocks = 8,
 }
 
 impl MessageKind {
-    const ALL: [Self; 4] = [Self::Step, Self::CopyStates, Self::End, Self::Land];
+    const ALL: [Self; 9] = [
+        Self::Step,
+        Self::CopyStates,
+        Self::End,
+        Self::Land,
+        Self::OpenStore,
+        Self::KeepBlocks,
+        Self::ReadBlocks,
+        Self::FillBlocks,
+        Self::DropBlocks,
+    ];
 }
 
 /// Writes a message into bytes that are kept.
@@ -59,6 +81,15 @@ impl MessageWriter {
 
     pub fn numbers(&mut self, numbers: &[u32]) {
         numbers.iter().for_each(|number| self.number(*number));
+    }
+
+    /// A number of 64 bits.
+    pub fn long(&mut self, number: u64) {
+        self.bytes.extend_from_slice(&number.to_le_bytes());
+    }
+
+    pub fn name(&mut self, name: Name) {
+        self.bytes.extend_from_slice(&name.to_bytes());
     }
 
     pub fn text(&mut self, text: &str) {
@@ -108,6 +139,22 @@ impl<'a> MessageReader<'a> {
     /// If the message ends before.
     pub fn number(&mut self) -> Result<u32, String> {
         self.array().map(u32::from_le_bytes)
+    }
+
+    /// A number of 64 bits.
+    ///
+    /// # Errors
+    /// If the message ends before.
+    pub fn long(&mut self) -> Result<u64, String> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    /// A name of a block.
+    ///
+    /// # Errors
+    /// If the message ends before.
+    pub fn name(&mut self) -> Result<Name, String> {
+        self.array().map(Name::from_bytes)
     }
 
     /// A number below `end`, named `what` in errors.

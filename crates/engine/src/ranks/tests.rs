@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 const BLOCK: usize = 16;
 
-fn bounds() -> BatchBounds {
+pub(super) fn bounds() -> BatchBounds {
     BatchBounds {
         rows: 40,
         logit_rows: 8,
@@ -244,8 +244,8 @@ fn other_messages_are_refused_with_what_was_expected() {
     assert_eq!(problem(&writer.bytes[..5], 0), "expected 8 bytes more, found 2");
     let mut other = writer.bytes.clone();
     other[0] = 7;
-    assert_eq!(problem(&other, 0), "expected version 1, found 7");
+    assert_eq!(problem(&other, 0), "expected version 2, found 7");
     other = writer.bytes.clone();
-    other[2] = 9;
-    assert_eq!(problem(&other, 0), "expected a kind of message, found 9");
+    other[2] = 99;
+    assert_eq!(problem(&other, 0), "expected a kind of message, found 99");
 }

@@ -1,8 +1,12 @@
 //! A rank that computes its part of what rank 0 sends.
 
+use super::run::LAST_STORES;
+use crate::disk::{CacheMemory, DiskCache, FollowedDisk};
 use crate::load::error::Error;
 use crate::load::runner::Runner;
 use crate::observe::drafter::MAX_DRAFTED;
+use crate::ranks::disk_message::{BlockKind, DiskTask, DiskTaskBounds};
+use crate::ranks::leader::write_answer;
 use crate::ranks::message::{MESSAGE_BYTES, MessageKind, MessageReader};
 use crate::ranks::step_message::{BatchBounds, BatchReader, read_state_copies};
 use crate::ranks::tables::LastTables;
@@ -16,6 +20,7 @@ use std::sync::Arc;
 pub struct Follower {
     runner: Runner,
     messages: FollowedMessages,
+    disk: FollowedDisk,
 }
 
 impl std::fmt::Debug for Follower {
@@ -33,7 +38,13 @@ impl Follower {
         let world = runner.ranks().world().cloned().expect("one of several ranks");
         assert!(world.rank() > 0, "rank 0 follows nobody");
         let messages = FollowedMessages::new(world, &runner);
-        Self { runner, messages }
+        Self { runner, messages, disk: FollowedDisk::default() }
+    }
+
+    /// The same with a store of blocks, or none.
+    #[must_use]
+    pub fn with_disk(self, cache: Option<DiskCache>) -> Self {
+        Self { disk: FollowedDisk::new(cache), ..self }
     }
 
     /// What the part of the model is.
@@ -54,8 +65,14 @@ impl Follower {
                 LeaderTask::Land(Some(batch)) => self.runner.land_unrecorded(batch)?,
                 LeaderTask::Land(None) => {}
                 LeaderTask::CopyStates(copies) => self.runner.copy_states(copies)?,
+                LeaderTask::Disk(task) => {
+                    if let Some((ticket, number)) = self.disk.work(task, &mut self.runner) {
+                        self.messages.answer(ticket, number)?;
+                    }
+                }
             }
         }
+        self.disk.finish(LAST_STORES);
         Ok(())
     }
 }
@@ -67,13 +84,18 @@ enum LeaderTask<'a> {
     /// `None` after the first stage, which has the output head.
     Land(Option<&'a Batch>),
     CopyStates(&'a [(u32, u32)]),
+    Disk(DiskTask),
 }
 
 /// The messages of rank 0, and memory to read them into.
 struct FollowedMessages {
     world: Arc<dyn Comm>,
+    /// All ranks, of which the first waits for answers here.
+    answers: Option<Arc<dyn Comm>>,
     number: u64,
     bounds: BatchBounds,
+    /// The kinds of blocks that can be stored.
+    kinds: Vec<BlockKind>,
     adapters: Vec<ScaledAdapter>,
     bytes: Vec<u8>,
     tokens: Vec<u32>,
@@ -97,8 +119,14 @@ impl FollowedMessages {
         });
         let tables = || LastTables::new(bounds.groups.len(), runner.table_blocks());
         let tables = [tables(), tables()];
+        let blocks: Vec<usize> = bounds.groups.iter().map(|group| group.blocks).collect();
+        let states = bounds.states;
         Self {
             world,
+            answers: runner.ranks().answers().cloned(),
+            kinds: runner
+                .parts()
+                .map_or_else(|_| Vec::new(), |parts| parts.block_kinds(&blocks, states)),
             number: 0,
             adapters: adapters.collect(),
             bytes: Vec::with_capacity(MESSAGE_BYTES),
@@ -111,6 +139,13 @@ impl FollowedMessages {
             tables,
             bounds,
         }
+    }
+
+    /// Answers rank 0.
+    fn answer(&self, ticket: u64, number: u32) -> Result<(), Error> {
+        let Some(answers) = &self.answers else { return Ok(()) };
+        let answer = write_answer(ticket, number);
+        Ok(answers.send_bytes(0, &answer).map_err(models::Error::from)?)
     }
 
     /// Waits for the next message. `None` is the end.
@@ -157,6 +192,15 @@ impl FollowedMessages {
                 Ok(Some(LeaderTask::CopyStates(&self.copies)))
             }
             MessageKind::End => Ok(None),
+            MessageKind::OpenStore
+            | MessageKind::KeepBlocks
+            | MessageKind::ReadBlocks
+            | MessageKind::FillBlocks
+            | MessageKind::DropBlocks => {
+                let bounds = DiskTaskBounds { batch: &self.bounds, kinds: &self.kinds };
+                let task = bounds.read(kind, &mut reader).map_err(malformed)?;
+                Ok(task.map(LeaderTask::Disk))
+            }
         }
     }
 }

@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 /// Bytes of the KV cache touched between two checks for requests.
 const MAX_TOUCHED: usize = 4 << 20;
 /// Time at the end in which blocks are still stored.
-const LAST_STORES: Duration = Duration::from_secs(10);
+pub(super) const LAST_STORES: Duration = Duration::from_secs(10);
 /// What the engine does without requests, in a profile.
 pub const IDLE: &str = "idle";
 /// Pause while all sequences wait for their readers.
@@ -134,7 +134,10 @@ impl Engine {
                 budget => budget,
             },
             drafts: DraftPlanner::new(&runner, model, running, &options),
-            disk: options.disk.clone().and_then(|disk| Disk::new(disk, &runner, &receiver.metrics)),
+            disk: options
+                .disk
+                .clone()
+                .and_then(|disk| Disk::new(disk, &mut runner, &receiver.metrics)),
             turns: options.turns.as_ref().map(ComputeTurns::join),
             accepted: 0,
             plan: Vec::with_capacity(running),

@@ -18,7 +18,7 @@ use formats::layers::RopeScaling;
 const REQUESTS: usize = 64;
 
 /// An answer with all its bits.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     pub ids: Vec<u32>,
     /// Log probability of each id and of the best alternatives.

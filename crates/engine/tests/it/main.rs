@@ -26,6 +26,7 @@ mod other_devices;
 mod packs;
 mod placement;
 mod prompts;
+mod rank_disk;
 mod rank_files;
 mod ranks;
 mod replay;
