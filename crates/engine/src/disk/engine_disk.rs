@@ -19,8 +19,9 @@ const COPIED_OUT_BUSY: usize = 2 << 20;
 const ASSUMED_RATE: u64 = 400 << 20;
 /// Most time that a request waits for the store to find what it has.
 const OPENING: Duration = Duration::from_secs(3);
-/// Time between two questions whether the stores of other ranks are open.
-const TRY_AGAIN: Duration = Duration::from_millis(20);
+/// Time between the first two questions whether the stores of other ranks are open, which doubles
+/// up to the second: a rank may read its weights for minutes.
+const TRY_AGAIN: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(5)];
 /// Pause while a store has no buffer.
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -33,6 +34,8 @@ pub(crate) struct Disk {
     opening: Option<Instant>,
     /// When other ranks are asked again whether their stores are open; `None` where they have none.
     next_try: Option<Instant>,
+    /// Time until they are asked once more after that.
+    try_again: Duration,
     keeper: Keeper,
     restorer: Restorer,
 }
@@ -45,16 +48,20 @@ impl Disk {
         metrics.store(&cache.store);
         let keeper = Keeper::new(cache.write, cache.min_tokens, parts.clone());
         let restorer = Restorer::new(cache.min_tokens, parts, metrics.clone());
-        let opening = None;
-        let mut disk =
-            Self { cache, keys: None, opening, next_try: Some(Instant::now()), keeper, restorer };
-        match memory.has_other_ranks() {
-            // They answer once they have begun.
-            true if disk.cache.digest.get().is_some() => {
-                disk.opening = Some(Instant::now() + OPENING);
-            }
-            true => {}
-            false => disk.open(memory),
+        let now = Instant::now();
+        // Other ranks answer once they have begun.
+        let waits = memory.has_other_ranks() && cache.digest.get().is_some();
+        let mut disk = Self {
+            cache,
+            keys: None,
+            opening: waits.then(|| now + OPENING),
+            next_try: Some(now),
+            try_again: TRY_AGAIN[0],
+            keeper,
+            restorer,
+        };
+        if !memory.has_other_ranks() {
+            disk.open(memory);
         }
         Some(disk)
     }
@@ -183,7 +190,8 @@ impl Disk {
         match memory.answer_of_others(OPEN_TICKET) {
             None | Some(IS_OPEN) => {}
             Some(IS_NOT_OPEN_YET) => {
-                self.next_try = Some(Instant::now() + TRY_AGAIN);
+                self.next_try = Some(Instant::now() + self.try_again);
+                self.try_again = (2 * self.try_again).min(TRY_AGAIN[1]);
                 return;
             }
             Some(_) => {
