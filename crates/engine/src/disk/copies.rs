@@ -2,6 +2,10 @@
 
 use super::memory::CacheMemory;
 use super::parts::CacheParts;
+use std::time::Duration;
+
+/// Pause while a store has no buffer to copy to.
+pub(super) const PAUSE: Duration = Duration::from_millis(2);
 
 /// Copies the bytes of a block of a kind from its place in the cache.
 pub(super) fn copy_out(

@@ -1,5 +1,6 @@
 //! The disk under the prefix cache of one engine.
 
+use super::copies::PAUSE;
 use super::followed_disk::{IS_NOT_OPEN_YET, IS_OPEN};
 use super::keep::Keeper;
 use super::memory::CacheMemory;
@@ -22,8 +23,6 @@ const OPENING: Duration = Duration::from_secs(3);
 /// Time between the first two questions whether the stores of other ranks are open, which doubles
 /// up to the second: a rank may read its weights for minutes.
 const TRY_AGAIN: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(5)];
-/// Pause while a store has no buffer.
-const PAUSE: Duration = Duration::from_millis(2);
 
 /// The disk under the prefix cache of one engine.
 pub(crate) struct Disk {

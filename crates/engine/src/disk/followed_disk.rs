@@ -1,7 +1,7 @@
 //! The store of a rank after the first, which does what rank 0 asks for with the bytes of its own
 //! layers.
 
-use super::copies::{copy_in, copy_out};
+use super::copies::{PAUSE, copy_in, copy_out};
 use super::memory::CacheMemory;
 use super::options::DiskCache;
 use super::parts::CacheParts;
@@ -13,12 +13,9 @@ use store::{Arrival, HeldRuns, Keyspace, Run, ToWrite};
 /// Time for a run to come after it was asked for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Pause while a store has no buffer.
-const PAUSE: Duration = Duration::from_millis(2);
-
 /// Answers to rank 0 whether a store is open.
 pub(super) const IS_OPEN: u32 = 2;
-/// Later perhaps.
+/// Whether the rank has the same weights, or what its store has, is not known yet.
 pub(super) const IS_NOT_OPEN_YET: u32 = 1;
 /// The rank has no store, or other weights.
 pub(super) const IS_NONE: u32 = 0;

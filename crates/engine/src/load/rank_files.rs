@@ -35,17 +35,11 @@ pub fn open_checkpoint(
 fn headers(path: &Path, world: &dyn Comm) -> Result<FileHeaders, Error> {
     let files: BTreeMap<String, PathBuf> =
         split_files(path).map_err(models::Error::from)?.into_iter().collect();
-    let own: BTreeMap<&str, bool> =
-        files.iter().map(|(name, path)| (name.as_str(), path.exists())).collect();
-    let own = serde_json::to_value(own).expect("names of files are JSON");
-    let all: Vec<serde_json::Value> = exchange(world, &own)?;
-    let has = |rank: usize, name: &str| all[rank].get(name).and_then(serde_json::Value::as_bool);
-    let names: BTreeSet<&str> = all
-        .iter()
-        .filter_map(|it| it.as_object())
-        .flat_map(|it| it.keys())
-        .map(|it| &**it)
-        .collect();
+    let own: BTreeMap<String, bool> =
+        files.iter().map(|(name, path)| (name.clone(), path.exists())).collect();
+    let all = exchange(world, &own)?;
+    let has = |rank: usize, name: &str| all[rank].get(name).copied();
+    let names: BTreeSet<&str> = all.iter().flat_map(BTreeMap::keys).map(String::as_str).collect();
     let lacked = |name: &&str| (0..all.len()).any(|rank| has(rank, name) == Some(false));
     let lacked: Vec<&str> = names.into_iter().filter(lacked).collect();
     let source = |name: &str| (0..all.len()).find(|rank| has(*rank, name) == Some(true));
