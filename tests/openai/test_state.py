@@ -159,6 +159,16 @@ def background(served, **settings):
     return events
 
 
+def test_background_responses_are_left_where_no_connection_is_open(served):
+    # Whether the end of the engine reaches the response before the end of the process varies.
+    for _ in range(6):
+        served.restart("--grace", "600")
+        id = background(served)[0].response.id
+        served.client.close()
+        served.restart()
+        assert served.client.responses.cancel(id).status == "cancelled"
+
+
 @pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
 def test_background_responses_are_computed_again(served, kill):
     # A server that is stopped ends what runs at once.

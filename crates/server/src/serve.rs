@@ -55,6 +55,8 @@ pub async fn serve(
     let mut server = pin!(server);
     let stopped = tokio::select! {
         _ = &mut server => {
+            // Responses in the background, which have no connection, are left to the next server.
+            life.advance(Phase::Closing);
             models.close().await;
             return Ok(());
         }
