@@ -23,13 +23,17 @@ def is_mpich(launcher):
     return "HYDRA" in subprocess.run([launcher, "--version"], capture_output=True, text=True).stdout
 
 
-def command(launcher, ranks, *arguments, others=()):
+def command(launcher, ranks, *arguments, others=(), folders=()):
     """The command that starts `gannet` with these arguments on so many ranks, and with each of the
-    `others` on a further one."""
+    `others` on a further one; or on one rank in each of the `folders`."""
     options = []
     if not is_mpich(launcher):
         options = ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
-    command = [launcher, *options, "-n", str(ranks), os.environ["GANNET_BIN"], *arguments]
+    program = [os.environ["GANNET_BIN"], *arguments]
+    if folders:
+        each = [["-n", "1", "-wdir", str(folder), *program] for folder in folders]
+        return [launcher, *options, *(part for rank in each for part in [*rank, ":"])][:-1]
+    command = [launcher, *options, "-n", str(ranks), *program]
     for other in others:
         command += [":", "-n", "1", os.environ["GANNET_BIN"], *other]
     return command
@@ -38,11 +42,13 @@ def command(launcher, ranks, *arguments, others=()):
 class Ranks:
     """A command on ranks, whose output goes to files: a pipe would stay open with any process."""
 
-    def __init__(self, folder, launcher, ranks, *arguments, others=(), **environment):
+    def __init__(
+        self, folder, launcher, ranks, *arguments, others=(), folders=(), **environment
+    ):
         self.out, self.err = folder / "out", folder / "err"
         with open(self.out, "w") as out, open(self.err, "w") as err:
             self.process = subprocess.Popen(
-                command(launcher, ranks, *arguments, others=others),
+                command(launcher, ranks, *arguments, others=others, folders=folders),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import threading
 import time
@@ -127,8 +128,9 @@ def test_a_signal_to_one_rank_while_ranks_join_ends_all(launcher, tmp_path):
 class Served(Ranks):
     """`gannet serve` on ranks."""
 
-    def __init__(self, folder, launcher, ranks, *options):
-        super().__init__(folder, launcher, ranks, "serve", "--port", "0", *options)
+    def __init__(self, folder, launcher, ranks, *options, folders=()):
+        command = ["serve", "--port", "0", *options]
+        super().__init__(folder, launcher, ranks, *command, folders=folders)
         pattern = re.compile(r"listening on http://[0-9.]+:([0-9]+)")
         try:
             found = self.until(lambda: pattern.search(self.err.read_text()), what="not serving")
@@ -137,19 +139,66 @@ class Served(Ranks):
             raise
         self.address = f"http://127.0.0.1:{found[1]}"
 
-    def complete(self, prompt, tokens=24, stream=False):
-        body = {"prompt": prompt, "max_tokens": tokens, "temperature": 0, "stream": stream}
-        body |= {"ignore_eos": True, "model": "x"}
+    def ask(self, path, body):
         request = urllib.request.Request(
-            self.address + "/v1/completions",
-            json.dumps(body).encode(),
-            {"content-type": "application/json"},
+            self.address + path, json.dumps(body).encode(), {"content-type": "application/json"}
         )
         return urllib.request.urlopen(request, timeout=LIMIT)
 
-    def text(self, prompt):
-        with self.complete(prompt) as reply:
+    def complete(self, prompt, tokens=24, stream=False, model="x"):
+        body = {"prompt": prompt, "max_tokens": tokens, "temperature": 0, "stream": stream}
+        return self.ask("/v1/completions", body | {"ignore_eos": True, "model": model})
+
+    def text(self, prompt, **settings):
+        with self.complete(prompt, **settings) as reply:
             return json.load(reply)["choices"][0]["text"]
+
+
+def write_adapter(folder):
+    """Writes an adapter of the built-in model, in the form of PEFT."""
+    folder.mkdir()
+    config = {"peft_type": "LORA", "r": 1, "lora_alpha": 8, "target_modules": ["q_proj"]}
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    tensors = [
+        (f"base_model.model.model.layers.{layer}.self_attn.q_proj.lora_{factor}.weight", shape)
+        for layer in range(5)
+        for factor, shape in [("A", [1, 256]), ("B", [256, 1])]
+    ]
+    header = {
+        name: {"dtype": "F32", "shape": shape, "data_offsets": [1024 * at, 1024 * (at + 1)]}
+        for at, (name, shape) in enumerate(tensors)
+    }
+    header = json.dumps(header).encode()
+    values = [0.1 * (number * 37 % 101 - 50) / 50 for number in range(256 * len(tensors))]
+    data = len(header).to_bytes(8, "little") + header + struct.pack(f"<{len(values)}f", *values)
+    (folder / "adapter_model.safetensors").write_bytes(data)
+
+
+@each
+def test_adapters_are_loaded_by_all_ranks_or_by_none(launcher, tmp_path):
+    # Each rank opens the path in its own folder.
+    folders = [tmp_path / "first", tmp_path / "second"]
+    for folder in folders:
+        folder.mkdir()
+    write_adapter(folders[0] / "adapter")
+    served = Served(tmp_path, launcher, 2, "--allow-lora-updates", folders=folders)
+    body = {"lora_name": "mine", "lora_path": "adapter"}
+    try:
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            served.ask("/v1/load_lora_adapter", body)
+        problem = json.load(refused.value)["error"]["message"]
+        assert "rank 1 (" in problem and "adapter: " in problem, problem
+        write_adapter(folders[1] / "adapter")
+        served.ask("/v1/load_lora_adapter", body).close()
+        found = [served.text(PROMPTS[0], model=model) for model in ["mine", "x"]]
+        served.ask("/v1/unload_lora_adapter", {"lora_name": "mine"}).close()
+        served.ask("/v1/load_lora_adapter", body | {"lora_name": "again"}).close()
+        assert served.text(PROMPTS[0], model="again") == found[0] != found[1]
+    finally:
+        served.end()
+    options = ["run", "--temp", "0", "--max-tokens", "24", "--raw", "--ignore-eos", "--json"]
+    with_adapter = alone(*options, "--lora", str(folders[0] / "adapter"), PROMPTS[0])
+    assert answer(with_adapter) == found[0], (with_adapter, found)
 
 
 PROMPTS = [f"{number} birds sat on a wall, and" for number in range(6)]

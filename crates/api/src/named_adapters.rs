@@ -149,7 +149,7 @@ impl Adapters {
 
     fn open(&self, path: &Path) -> Result<LoadedAdapter, AdapterError> {
         let opened = self.base()?.open(path);
-        opened.map_err(|error| AdapterError::Refused(with_causes(&error)))
+        opened.map_err(|error| AdapterError::Refused(error.with_causes()))
     }
 
     fn insert(
@@ -252,15 +252,6 @@ impl Adapters {
         let scaled = chosen.into_iter().map(find).collect::<Result<Vec<_>, _>>()?;
         Ok(AdapterSet::new(scaled))
     }
-}
-
-/// An error with its causes.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| {
-        let cause = cause.to_string();
-        if text.ends_with(&cause) { text } else { format!("{text}: {cause}") }
-    })
 }
 
 impl NamedAdapter {

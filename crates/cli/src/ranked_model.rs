@@ -40,13 +40,12 @@ const FIRST_RANKS_TIME: Duration = Duration::from_millis(500);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JoinedRanks {
     ranks: Ranks,
-    host: String,
 }
 
 impl JoinedRanks {
     /// `options` for a model that they share.
     pub fn add_to(&self, options: LoadOptions) -> LoadOptions {
-        LoadOptions { ranks: self.ranks.clone(), host: self.host.clone(), ..options }
+        LoadOptions { ranks: self.ranks.clone(), ..options }
     }
 
     /// Does `work` on one rank of a machine after the other.
@@ -113,11 +112,10 @@ impl RankedModel {
     /// The ranks of `world` as stages of slices.
     fn grid(&self, world: Arc<dyn Comm>) -> Result<JoinedRanks> {
         self.ranks.check(world.ranks())?;
-        let host = host();
-        let ranks = Ranks::grid(world, self.ranks.slices(), (&host, &cpus()))?;
+        let ranks = Ranks::grid(world, self.ranks.slices(), (&host(), &cpus()))?;
         let ranks = ranks.with_stage_layers(self.ranks.stage_layers());
         let ranks = ranks.with_in_flight(self.ranks.in_flight());
-        Ok(JoinedRanks { ranks, host })
+        Ok(JoinedRanks { ranks })
     }
 
     /// Starts threads that are ranks, of which this one is the first.
@@ -154,7 +152,7 @@ impl RankedModel {
             // From now on the first rank decides when the others end.
             let _watch = Watch::new();
             let rank = joined.ranks.world().map_or(0, |world| world.rank());
-            self.follow(&joined).with_context(|| format!("rank {rank} ({})", joined.host))
+            self.follow(&joined).with_context(|| format!("rank {rank} ({})", joined.ranks.host()))
         });
         match done {
             Err(error) if error.is::<WrongUsage>() || error.is::<RanksDiffer>() => {

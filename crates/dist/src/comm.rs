@@ -28,6 +28,11 @@ pub trait Comm: Send + Sync {
     /// Number of ranks of the group.
     fn ranks(&self) -> usize;
 
+    /// Whether several threads may call groups of this process at the same time.
+    fn takes_threads(&self) -> bool {
+        true
+    }
+
     /// Replaces each value by its sum over all ranks, `((r0 + r1) + r2) + …` for every element,
     /// whatever the length: equal bits on all ranks.
     fn all_reduce_sum(&self, values: &mut [f32]) -> Result<(), Error>;

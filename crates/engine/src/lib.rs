@@ -16,8 +16,7 @@ mod step;
 
 pub use disk::{DiskCache, DiskWrite, MIN_TOKENS};
 pub use load::adapter_base::{
-    AdapterBase, AdapterSource, LoadedAdapter, MAX_ADAPTER_SCALE, MAX_ADAPTERS, check_count,
-    check_scale,
+    AdapterBase, AdapterSource, MAX_ADAPTER_SCALE, MAX_ADAPTERS, check_count, check_scale,
 };
 pub use load::cache_bytes::{CacheBytes, GroupBytes};
 pub use load::cache_rounding::CacheRounding;
@@ -25,6 +24,7 @@ pub use load::cache_size::KvMemory;
 pub use load::disk_place::DiskPlace;
 pub use load::error::Error;
 pub use load::identity::identity;
+pub use load::loaded_adapter::LoadedAdapter;
 pub use load::open::{MAX_THREADS, kv_types};
 pub use load::options::{
     BLOCK, BLOCKS, CHUNK, LoadOptions, PackChoice, STATE_EVERY, STREAMED_CHUNK,

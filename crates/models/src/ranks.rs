@@ -26,12 +26,16 @@ pub struct Ranks {
     world: Option<Arc<dyn Comm>>,
     /// All ranks, for answers to rank 0 that do not wait for rows.
     answers: Option<Arc<dyn Comm>>,
+    /// All ranks, for answers of threads that read adapters.
+    adapters: Option<Arc<dyn Comm>>,
     /// Ranks that each hold some of the layers and send the residual stream to the next.
     pub(crate) stages: Option<Arc<dyn Comm>>,
     /// Ranks that each hold a part of every large tensor.
     pub(crate) slices: Option<Arc<dyn Comm>>,
     /// The ranks of this machine.
     on_host: Option<Arc<dyn Comm>>,
+    /// Name of this machine, for errors.
+    host: Arc<str>,
     /// Number of other ranks on the processors of this one.
     beside: usize,
     /// Number of layers of each stage; `None` for a division by bytes of weights.
@@ -79,9 +83,19 @@ impl Ranks {
         let on_host = several(world.split(colour(&host), rank)?);
         let beside = world.split(colour(&(host, cpus)), rank)?.ranks() - 1;
         let answers = several(world.split(0, rank)?);
-        let world = several(world);
-        let (stage_layers, in_flight) = (None, None);
-        Ok(Self { world, answers, stages, slices, on_host, beside, stage_layers, in_flight })
+        let adapters = several(world.split(0, rank)?);
+        Ok(Self {
+            world: several(world),
+            answers,
+            adapters,
+            stages,
+            slices,
+            on_host,
+            host: host.into(),
+            beside,
+            stage_layers: None,
+            in_flight: None,
+        })
     }
 
     /// The same with this number of layers of each stage; `None` for a division by bytes of
@@ -124,6 +138,17 @@ impl Ranks {
     /// All ranks, for answers to rank 0 that do not wait for rows; `None` where there is one.
     pub fn answers(&self) -> Option<&Arc<dyn Comm>> {
         self.answers.as_ref()
+    }
+
+    /// All ranks, for answers to rank 0 about adapters that are loaded while the model runs; `None`
+    /// where there is one.
+    pub fn adapters(&self) -> Option<&Arc<dyn Comm>> {
+        self.adapters.as_ref()
+    }
+
+    /// Name of this machine; empty where there is one rank.
+    pub fn host(&self) -> &str {
+        &self.host
     }
 
     /// Number of all ranks.

@@ -121,6 +121,10 @@ impl Comm for Mpi {
         self.members.len()
     }
 
+    fn takes_threads(&self) -> bool {
+        self.library.is_concurrent
+    }
+
     fn all_reduce_sum(&self, values: &mut [f32]) -> Result<(), Error> {
         let call = RankCall::AllReduceSum { length: values.len() };
         let mut links = lock(&self.links);

@@ -2,6 +2,8 @@
 //! with adapters has.
 
 use super::error::Error;
+use super::loaded_adapter::LoadedAdapter;
+use super::rank_adapters::LedAdapters;
 use backend::{Adapter, AdapterSet, Mode, ScaledAdapter};
 use base::Rng;
 use formats::{AdapterFile, AdapterPair, ModelConfig, ProjectionShapes};
@@ -31,17 +33,6 @@ impl AdapterSource {
     }
 }
 
-/// An adapter that was read for a loaded model.
-#[derive(Clone, Debug)]
-pub struct LoadedAdapter {
-    /// Name: that of the folder, or of the file.
-    pub name: String,
-    /// The folder or file.
-    pub path: PathBuf,
-    /// Its factors.
-    pub adapter: Arc<Adapter>,
-}
-
 /// What reading adapters needs of a loaded model. Clones share the memory.
 #[derive(Clone, Debug)]
 pub struct AdapterBase {
@@ -50,6 +41,8 @@ pub struct AdapterBase {
     mode: Mode,
     /// Why the model takes none.
     refused: Option<String>,
+    /// Has other ranks read adapters too.
+    led: Option<LedAdapters>,
 }
 
 impl AdapterBase {
@@ -62,7 +55,12 @@ impl AdapterBase {
         refused: Option<String>,
     ) -> Self {
         let (config, projections) = (Arc::new(config.clone()), Arc::new(projections));
-        Self { config, projections, mode, refused }
+        Self { config, projections, mode, refused, led: None }
+    }
+
+    /// Has the other ranks read adapters too from now on.
+    pub(super) fn lead(&mut self, led: Option<LedAdapters>) {
+        self.led = led;
     }
 
     /// Outputs and inputs of each projection that an adapter may change, by its canonical name.
@@ -70,16 +68,25 @@ impl AdapterBase {
         self.projections.shapes()
     }
 
-    /// Reads the adapter at `path`, a folder in the form of PEFT or a `.gguf` file.
+    /// Reads the adapter at `path`, a folder in the form of PEFT or a `.gguf` file. On rank 0 of
+    /// several that compute, the others read that of the same path.
     ///
     /// # Errors
     ///
     /// If the device takes no adapters, as [`AdapterFile::open`], or if the memory does
-    /// not suffice.
+    /// not suffice; if another rank cannot read it, or reads another one.
     pub fn open(&self, path: &Path) -> Result<LoadedAdapter, Error> {
         if let Some(problem) = &self.refused {
             return Err(Error::Adapter(format!("{}: {problem}", path.display())));
         }
+        match &self.led {
+            Some(led) => led.open(path, || self.open_own(path)),
+            None => self.open_own(path),
+        }
+    }
+
+    /// Reads this rank's part.
+    fn open_own(&self, path: &Path) -> Result<LoadedAdapter, Error> {
         let file = AdapterFile::open(path, &self.config, self.projections.shapes());
         let file = file.map_err(models::Error::from)?;
         let adapter = Arc::new(self.projections.adapter(&file, self.mode)?);
@@ -96,6 +103,10 @@ impl AdapterBase {
     pub fn random(&self, rank: usize, seed: u64) -> Result<Arc<Adapter>, Error> {
         if let Some(problem) = &self.refused {
             return Err(Error::Adapter(problem.clone()));
+        }
+        if self.led.is_some() {
+            let problem = "an adapter of random values is known to one rank only".to_owned();
+            return Err(Error::Adapter(problem));
         }
         let mut rng = Rng::new(seed);
         let mut values = |count: usize| (0..count).map(|_| 0.01 * rng.normal()).collect();

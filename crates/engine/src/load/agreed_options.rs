@@ -29,7 +29,7 @@ pub(super) fn agreed_options(
     }
     let machine = machine(backend);
     let card = RankCard {
-        host: options.host.clone(),
+        host: options.ranks.host().to_owned(),
         arithmetic: match machine.is_empty() {
             true => settings.arithmetic.clone(),
             false => format!("{} of machine {machine}", settings.arithmetic),

@@ -99,6 +99,18 @@ pub enum Error {
 }
 
 impl Error {
+    /// The text with those of its causes that it does not end with.
+    pub fn with_causes(&self) -> String {
+        let first = std::error::Error::source(self);
+        std::iter::successors(first, |cause| cause.source()).fold(
+            self.to_string(),
+            |text, cause| {
+                let cause = cause.to_string();
+                if text.ends_with(&cause) { text } else { format!("{text}: {cause}") }
+            },
+        )
+    }
+
     /// Whether a model might be loaded with more memory.
     pub fn needs_memory(&self) -> bool {
         matches!(self, Self::Context(_) | Self::States(_) | Self::WeightsMemory { .. })

@@ -1,8 +1,11 @@
 //! The adapters that a model is loaded with, and what reading others needs.
 
-use super::adapter_base::{AdapterBase, LoadedAdapter, open_all, set};
+use super::adapter_base::{AdapterBase, open_all, set};
 use super::error::Error;
+use super::loaded_adapter::LoadedAdapter;
 use super::options::LoadOptions;
+use super::rank_adapters::LedAdapters;
+use crate::ranks::leader::Leader;
 use backend::{AdapterSet, Backend};
 use formats::ModelConfig;
 use models::Model;
@@ -16,13 +19,14 @@ pub(super) struct ModelAdapters {
 }
 
 impl ModelAdapters {
-    /// Reads the adapters that `options` name.
+    /// Reads the adapters that `options` name. Where this is rank 0, which `leader` is, other ranks
+    /// read the later ones too.
     ///
     /// # Errors
     /// If one cannot be read for the model, or the device takes none; if another rank has ended.
     pub fn open(
         (config, backend, model): (&ModelConfig, &mut dyn Backend, &dyn Model),
-        options: &LoadOptions,
+        (leader, options): (&Option<Leader>, &LoadOptions),
     ) -> Result<Self, Error> {
         let device = backend.device().name;
         let refused = match backend.adapters() {
@@ -30,8 +34,11 @@ impl ModelAdapters {
             Some(_) => None,
         };
         let projections = model.projections().clone().of_all_stages(&options.ranks)?;
-        let base = AdapterBase::new(config, projections, options.mode, refused);
+        let mut base = AdapterBase::new(config, projections, options.mode, refused);
         let loaded = open_all(&base, &options.adapters)?;
+        base.lead(
+            leader.as_ref().and_then(|leader| LedAdapters::of(&options.ranks, leader.outbox())),
+        );
         Ok(Self { applied: set(&loaded), base, loaded })
     }
 }

@@ -83,8 +83,6 @@ pub struct LoadOptions {
     pub adapters: Vec<AdapterSource>,
     /// Ranks that share the model. Each loads its part and computes the same batches.
     pub ranks: Ranks,
-    /// Name of this machine, for errors of ranks.
-    pub host: String,
 }
 
 impl Default for LoadOptions {
@@ -121,7 +119,6 @@ impl Default for LoadOptions {
             expert_profiles: None,
             adapters: Vec::new(),
             ranks: Ranks::default(),
-            host: String::new(),
         }
     }
 }

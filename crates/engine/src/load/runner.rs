@@ -1,6 +1,6 @@
 //! A loaded model with its backend and KV cache: batches in, logits out.
 
-use super::adapter_base::{AdapterBase, LoadedAdapter};
+use super::adapter_base::AdapterBase;
 use super::agreed_options::agreed_options;
 use super::cache_bytes::LayerBytes;
 use super::cache_rounding::{CacheRounding, rounding};
@@ -8,6 +8,7 @@ use super::error::Error;
 use super::expert_routes::ExpertRoutes;
 use super::identity::{drafter_identity, identity_with};
 use super::loaded::{Loaded, load_weights};
+use super::loaded_adapter::LoadedAdapter;
 use super::make_cache::CacheMade;
 use super::model_adapters::ModelAdapters;
 use super::open::{check_kv_type, open, place, without_effect};
@@ -107,9 +108,9 @@ impl Runner {
         let (loaded, weights) = load_weights(backend, (checkpoint, placed), &settings, options)?;
         let Loaded { mut backend, model, layer_bytes, cache, chunk, limits } = loaded;
         let routes = ExpertRoutes::start(&mut *backend, config, &settings.checkpoint, options)?;
-        let adapters = ModelAdapters::open((config, &mut *backend, &*model), options)?;
         let CacheMade { groups, spare: spare_blocks, states, context, note } = cache;
         let leader = Leader::of(&options.ranks, groups.len(), table_blocks(&groups, limits));
+        let adapters = ModelAdapters::open((config, &mut *backend, &*model), (&leader, options))?;
         let embedding = embedding(checkpoint, options, &*model);
         let notes = note.into_iter().chain(unrounded).chain(without_effect);
         let info = ModelInfo {

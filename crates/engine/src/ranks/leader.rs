@@ -1,7 +1,8 @@
 //! Rank 0 of several that share a model: tells the others what to compute.
 
 use super::disk_message::DiskTask;
-use super::message::{MessageKind, MessageWriter};
+use super::message::MessageKind;
+use super::outbox::Outbox;
 use super::step_message::{write, write_state_copies};
 use super::tables::LastTables;
 use backend::Batch;
@@ -12,8 +13,7 @@ use std::sync::Arc;
 
 /// Rank 0, which tells the others that it has ended when it is dropped.
 pub(crate) struct Leader {
-    world: Arc<dyn Comm>,
-    writer: MessageWriter,
+    outbox: Arc<Outbox>,
     /// Tables of the last step, and of the one that is sent.
     tables: [LastTables; 2],
     groups: usize,
@@ -68,10 +68,10 @@ impl Leader {
     /// Leads the other ranks, whose caches have so many groups, if this is the first of several;
     /// block tables of a step have at most `blocks` blocks.
     pub fn of(ranks: &Ranks, groups: usize, blocks: usize) -> Option<Self> {
-        let (world, answers) = (ranks.led()?.clone(), RankAnswers::new(ranks.answers()?.clone()));
+        let outbox = Arc::new(Outbox::new(ranks.led()?.clone()));
+        let answers = RankAnswers::new(ranks.answers()?.clone());
         let tables = [LastTables::new(groups, blocks), LastTables::new(groups, blocks)];
-        let (writer, slices) = (MessageWriter::default(), ranks.slices());
-        Some(Self { world, writer, tables, groups, slices, answers })
+        Some(Self { outbox, tables, groups, slices: ranks.slices(), answers })
     }
 
     /// Has all ranks compute `batch`.
@@ -79,11 +79,13 @@ impl Leader {
     /// # Errors
     /// If a rank has ended.
     pub fn step(&mut self, batch: &Batch) -> Result<(), Error> {
-        self.writer.begin(MessageKind::Step);
         let [last, next] = &mut self.tables;
-        write(&mut self.writer, batch, (last, next), self.groups);
+        self.outbox.send(|writer| {
+            writer.begin(MessageKind::Step);
+            write(writer, batch, (last, next), self.groups);
+        })?;
         self.tables.swap(0, 1);
-        self.send()
+        Ok(())
     }
 
     /// Has the other slices of the first of several stages compute the outputs of the oldest batch
@@ -93,8 +95,7 @@ impl Leader {
     /// If a rank has ended.
     pub fn land(&mut self) -> Result<(), Error> {
         if self.slices > 1 {
-            self.writer.begin(MessageKind::Land);
-            self.send()?;
+            self.outbox.send(|writer| writer.begin(MessageKind::Land))?;
         }
         Ok(())
     }
@@ -104,9 +105,11 @@ impl Leader {
     /// # Errors
     /// If a rank has ended.
     pub fn copy_states(&mut self, copies: &[(u32, u32)]) -> Result<(), Error> {
-        self.writer.begin(MessageKind::CopyStates);
-        write_state_copies(&mut self.writer, copies);
-        self.send()
+        let sent = self.outbox.send(|writer| {
+            writer.begin(MessageKind::CopyStates);
+            write_state_copies(writer, copies);
+        });
+        sent.map(|_| ())
     }
 
     /// Has all ranks do something with their stores of blocks.
@@ -114,8 +117,7 @@ impl Leader {
     /// # Errors
     /// If a rank has ended.
     pub fn disk(&mut self, task: &DiskTask) -> Result<(), Error> {
-        task.write(&mut self.writer);
-        self.send()
+        self.outbox.send(|writer| task.write(writer)).map(|_| ())
     }
 
     /// Waits for the answers of all other ranks under a ticket; returns the least.
@@ -126,17 +128,14 @@ impl Leader {
         self.answers.least(ticket)
     }
 
-    fn send(&self) -> Result<(), Error> {
-        (1..self.world.ranks()).try_for_each(|rank| self.world.send_bytes(rank, &self.writer.bytes))
+    /// What sends messages, also from other threads.
+    pub fn outbox(&self) -> Arc<Outbox> {
+        Arc::clone(&self.outbox)
     }
 }
 
 impl Drop for Leader {
     fn drop(&mut self) {
-        self.writer.begin(MessageKind::End);
-        // A rank that has ended needs no message.
-        for rank in 1..self.world.ranks() {
-            let _ = self.world.send_bytes(rank, &self.writer.bytes);
-        }
+        self.outbox.end();
     }
 }

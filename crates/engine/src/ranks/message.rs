@@ -4,7 +4,7 @@
 use base::Name;
 
 /// The version of all messages.
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 
 /// Bytes of a long message; longer ones take more memory.
 pub(crate) const MESSAGE_BYTES: usize = 1 << 16;
@@ -30,10 +30,14 @@ pub(crate) enum MessageKind {
     FillBlocks = 7,
     /// Forget blocks that are being read.
     DropBlocks = 8,
+    /// Read an adapter, and answer what it is.
+    OpenAdapter = 9,
+    /// Forget an adapter.
+    ForgetAdapter = 10,
 }
 
 impl MessageKind {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 11] = [
         Self::Step,
         Self::CopyStates,
         Self::End,
@@ -43,6 +47,8 @@ impl MessageKind {
         Self::ReadBlocks,
         Self::FillBlocks,
         Self::DropBlocks,
+        Self::OpenAdapter,
+        Self::ForgetAdapter,
     ];
 }
 
@@ -110,7 +116,7 @@ impl<'a> MessageReader<'a> {
     /// # Errors
     /// If it is none, of another version, or another message.
     pub fn begin(bytes: &'a [u8], number: u64) -> Result<(MessageKind, Self), String> {
-        let mut reader = Self { rest: bytes };
+        let mut reader = Self::of(bytes);
         let version = u16::from_le_bytes(reader.array()?);
         if version != VERSION {
             return Err(format!("expected version {VERSION}, found {version}"));
@@ -123,6 +129,11 @@ impl<'a> MessageReader<'a> {
         let known = MessageKind::ALL.into_iter().find(|known| *known as u8 == kind);
         let kind = known.ok_or_else(|| format!("expected a kind of message, found {kind}"))?;
         Ok((kind, reader))
+    }
+
+    /// What [`MessageWriter`] has written without a beginning.
+    pub fn of(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], String> {

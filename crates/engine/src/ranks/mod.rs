@@ -3,6 +3,7 @@
 pub(crate) mod disk_message;
 pub(crate) mod leader;
 pub(crate) mod message;
+pub(crate) mod outbox;
 pub(crate) mod step_message;
 pub(crate) mod tables;
 #[cfg(test)]

@@ -3,8 +3,11 @@
 
 use super::message::{MessageReader, MessageWriter};
 use super::tables::LastTables;
-use backend::{AdapterSet, Batch, BlockCopy, GroupSize, ScaledAdapter, SequenceRows, StateRows};
+use backend::{
+    Adapter, AdapterSet, Batch, BlockCopy, GroupSize, ScaledAdapter, SequenceRows, StateRows,
+};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// What the batches of a model can hold.
 #[derive(Debug)]
@@ -25,6 +28,8 @@ pub(crate) struct BatchBounds {
     pub states: usize,
     /// Most rows of drafted tokens of a sequence.
     pub drafted: usize,
+    /// Most adapters of a sequence.
+    pub adapters: usize,
 }
 
 /// Flags of a sequence.
@@ -112,8 +117,8 @@ fn within(numbers: &[u32], rows: &Range<usize>) -> usize {
 /// Reads batches.
 pub(crate) struct BatchReader<'a> {
     pub bounds: &'a BatchBounds,
-    /// The adapters that the model was loaded with.
-    pub adapters: &'a [ScaledAdapter],
+    /// The adapters that sequences may have.
+    pub adapters: &'a [Arc<Adapter>],
     /// Tokens of a sequence, and those before them.
     pub tokens: &'a mut Vec<u32>,
 }
@@ -237,7 +242,7 @@ impl BatchReader<'_> {
         reader: &mut MessageReader<'_>,
         batch: &mut Batch,
     ) -> Result<(), String> {
-        let count = reader.count(2 * self.adapters.len(), "adapters")?;
+        let count = reader.count(self.bounds.adapters, "adapters")?;
         if count == 0 {
             return Ok(());
         }
@@ -245,9 +250,9 @@ impl BatchReader<'_> {
         for _ in 0..count {
             let scale = f32::from_bits(reader.number()?);
             let digest = reader.text()?;
-            let known = self.adapters.iter().find(|known| known.adapter.digest() == digest);
+            let known = self.adapters.iter().find(|known| known.digest() == digest);
             let known = known.ok_or_else(|| format!("adapter {digest} is not loaded"))?;
-            adapters.push(ScaledAdapter { scale, ..known.clone() });
+            adapters.push(ScaledAdapter { adapter: Arc::clone(known), scale });
         }
         batch.adapt(&AdapterSet::new(adapters));
         Ok(())

@@ -23,12 +23,12 @@ pub(super) fn bounds() -> BatchBounds {
         ],
         states: 6,
         drafted: 16,
+        adapters: 4,
     }
 }
 
-fn adapters() -> Vec<ScaledAdapter> {
-    let adapter = |digest: &str| Arc::new(Adapter::new(digest.to_owned(), Vec::new()));
-    ["a", "b"].map(|digest| ScaledAdapter { adapter: adapter(digest), scale: 1.0 }).to_vec()
+fn adapters() -> Vec<Arc<Adapter>> {
+    ["a", "b"].map(|digest| Arc::new(Adapter::new(digest.to_owned(), Vec::new()))).to_vec()
 }
 
 /// A sequence of a step.
@@ -59,8 +59,10 @@ impl SequenceStep {
             batch.mark_long();
         }
         let all = adapters();
-        let scaled =
-            self.adapters.iter().map(|at| ScaledAdapter { scale: 0.5, ..all[*at].clone() });
+        let scaled = self
+            .adapters
+            .iter()
+            .map(|at| ScaledAdapter { adapter: Arc::clone(&all[*at]), scale: 0.5 });
         batch.adapt(&AdapterSet::new(scaled));
         let blocks = (self.position + rows).div_ceil(BLOCK);
         let table: Vec<u32> = self.blocks.iter().cycle().take(blocks).copied().collect();
@@ -244,7 +246,7 @@ fn other_messages_are_refused_with_what_was_expected() {
     assert_eq!(problem(&writer.bytes[..5], 0), "expected 8 bytes more, found 2");
     let mut other = writer.bytes.clone();
     other[0] = 7;
-    assert_eq!(problem(&other, 0), "expected version 2, found 7");
+    assert_eq!(problem(&other, 0), "expected version 3, found 7");
     other = writer.bytes.clone();
     other[2] = 99;
     assert_eq!(problem(&other, 0), "expected a kind of message, found 99");

@@ -1,7 +1,9 @@
 //! A rank that computes its part of what rank 0 sends.
 
+use super::followed_adapters::FollowedAdapters;
 use super::run::LAST_STORES;
 use crate::disk::{CacheMemory, DiskCache, FollowedDisk};
+use crate::load::adapter_base::MAX_ADAPTERS;
 use crate::load::error::Error;
 use crate::load::runner::Runner;
 use crate::observe::drafter::MAX_DRAFTED;
@@ -10,7 +12,7 @@ use crate::ranks::leader::write_answer;
 use crate::ranks::message::{MESSAGE_BYTES, MessageKind, MessageReader};
 use crate::ranks::step_message::{BatchBounds, BatchReader, read_state_copies};
 use crate::ranks::tables::LastTables;
-use backend::{Batch, GroupSize, ScaledAdapter};
+use backend::{Batch, GroupSize};
 use dist::Comm;
 use models::Ranks;
 use std::collections::VecDeque;
@@ -62,8 +64,8 @@ impl Follower {
             match task {
                 LeaderTask::Compute(batch) => self.runner.follow(batch)?,
                 LeaderTask::Launch(batch) => self.runner.launch_unrecorded(batch)?,
-                LeaderTask::Land(Some(batch)) => self.runner.land_unrecorded(batch)?,
-                LeaderTask::Land(None) => {}
+                LeaderTask::Land(batch) => self.runner.land_unrecorded(batch)?,
+                LeaderTask::Nothing => {}
                 LeaderTask::CopyStates(copies) => self.runner.copy_states(copies)?,
                 LeaderTask::Disk(task) => {
                     if let Some((ticket, number)) = self.disk.work(task, &mut self.runner) {
@@ -72,6 +74,7 @@ impl Follower {
                 }
             }
         }
+        self.messages.adapters.finish();
         self.disk.finish(LAST_STORES);
         Ok(())
     }
@@ -81,10 +84,10 @@ impl Follower {
 enum LeaderTask<'a> {
     Compute(&'a Batch),
     Launch(&'a Batch),
-    /// `None` after the first stage, which has the output head.
-    Land(Option<&'a Batch>),
+    Land(&'a Batch),
     CopyStates(&'a [(u32, u32)]),
     Disk(DiskTask),
+    Nothing,
 }
 
 /// The messages of rank 0, and memory to read them into.
@@ -96,7 +99,7 @@ struct FollowedMessages {
     bounds: BatchBounds,
     /// The kinds of blocks that can be stored.
     kinds: Vec<BlockKind>,
-    adapters: Vec<ScaledAdapter>,
+    adapters: FollowedAdapters,
     bytes: Vec<u8>,
     tokens: Vec<u32>,
     copies: Vec<(u32, u32)>,
@@ -113,10 +116,8 @@ struct FollowedMessages {
 impl FollowedMessages {
     fn new(world: Arc<dyn Comm>, runner: &Runner) -> Self {
         let bounds = bounds(runner);
-        let adapters = runner.loaded_adapters().iter().map(|(loaded, scale)| ScaledAdapter {
-            adapter: loaded.adapter.clone(),
-            scale: *scale,
-        });
+        let base = runner.adapter_base().clone();
+        let adapters = FollowedAdapters::new(runner.ranks(), base, runner.loaded_adapters());
         let tables = || LastTables::new(bounds.groups.len(), runner.table_blocks());
         let tables = [tables(), tables()];
         let blocks: Vec<usize> = bounds.groups.iter().map(|group| group.blocks).collect();
@@ -128,7 +129,7 @@ impl FollowedMessages {
                 .parts()
                 .map_or_else(|_| Vec::new(), |parts| parts.block_kinds(&blocks, states)),
             number: 0,
-            adapters: adapters.collect(),
+            adapters,
             bytes: Vec::with_capacity(MESSAGE_BYTES),
             tokens: Vec::with_capacity(bounds.rows),
             copies: Vec::new(),
@@ -158,7 +159,7 @@ impl FollowedMessages {
             MessageKind::Step => {
                 let mut batches = BatchReader {
                     bounds: &self.bounds,
-                    adapters: &self.adapters,
+                    adapters: &self.adapters.known(),
                     tokens: &mut self.tokens,
                 };
                 let [last, next] = &mut self.tables;
@@ -180,9 +181,10 @@ impl FollowedMessages {
                 let landed = self.launched.pop_front();
                 let landed = landed.ok_or_else(|| malformed("no batch is under way".into()))?;
                 self.spare.push(std::mem::replace(&mut self.batch, landed));
-                Ok(Some(LeaderTask::Land(Some(&self.batch))))
+                Ok(Some(LeaderTask::Land(&self.batch)))
             }
-            MessageKind::Land => Ok(Some(LeaderTask::Land(None))),
+            // Only the first stage has the output head.
+            MessageKind::Land => Ok(Some(LeaderTask::Nothing)),
             MessageKind::CopyStates => {
                 self.copies.clear();
                 let copies = &mut self.copies;
@@ -190,6 +192,14 @@ impl FollowedMessages {
                     .and_then(|()| reader.end())
                     .map_err(malformed)?;
                 Ok(Some(LeaderTask::CopyStates(&self.copies)))
+            }
+            MessageKind::OpenAdapter => {
+                self.adapters.open(last_text(&mut reader)?.into())?;
+                Ok(Some(LeaderTask::Nothing))
+            }
+            MessageKind::ForgetAdapter => {
+                self.adapters.forget(last_text(&mut reader)?);
+                Ok(Some(LeaderTask::Nothing))
             }
             MessageKind::End => Ok(None),
             MessageKind::OpenStore
@@ -203,6 +213,13 @@ impl FollowedMessages {
             }
         }
     }
+}
+
+/// The text with which a message ends.
+fn last_text<'a>(reader: &mut MessageReader<'a>) -> Result<&'a str, Error> {
+    let text = reader.text().map_err(malformed)?;
+    reader.end().map_err(malformed)?;
+    Ok(text)
 }
 
 /// The error of a message with this problem.
@@ -225,5 +242,6 @@ fn bounds(runner: &Runner) -> BatchBounds {
         groups: runner.groups.iter().map(with_spare).collect(),
         states: runner.states,
         drafted: MAX_DRAFTED,
+        adapters: MAX_ADAPTERS,
     }
 }

@@ -9,6 +9,7 @@ mod draft_planner;
 mod embedding_pooler;
 pub(crate) mod engine_options;
 mod flights;
+mod followed_adapters;
 pub(crate) mod follower;
 mod layer_drafter;
 mod led_turns;

@@ -5,7 +5,7 @@ use crate::adapters::write_adapter;
 use crate::checkpoints::{architectures, config, config_of, open, write};
 use crate::instruction_sets::{BUILT_IN, portable};
 use crate::placement::{BUILT_IN_Q8_0, rule, rules};
-use backend::{Bits, Mode};
+use backend::{AdapterSet, Bits, Mode, ScaledAdapter};
 use base::Rng;
 use dist::Local;
 use engine::{AdapterSource, Follower, LoadOptions, Runner, SingleSequence};
@@ -75,8 +75,8 @@ pub fn on_each_in<T: Send>(
         let ranks = Local::group(stages * slices).into_iter().enumerate();
         let threads = ranks.map(|(rank, world)| {
             scope.spawn(move || {
-                let own = options(rank);
-                let grid = Ranks::grid(Arc::new(world), slices, ("host", &[])).unwrap();
+                let (own, host) = (options(rank), format!("node{rank}"));
+                let grid = Ranks::grid(Arc::new(world), slices, (&host, &[])).unwrap();
                 let layers = own.ranks.stage_layers().map(<[usize]>::to_vec);
                 let ranks = grid.with_stage_layers(layers);
                 let options = LoadOptions {
@@ -86,7 +86,6 @@ pub fn on_each_in<T: Send>(
                     logit_rows: if rank == 0 { 8 } else { 1 },
                     context: (rank == 0).then_some(128),
                     ranks,
-                    host: format!("node{rank}"),
                     ..own
                 };
                 let checkpoint = engine::open_checkpoint(&folder(rank), None, &options.ranks);
@@ -566,11 +565,18 @@ fn adapters_on_stages_give_the_bits_of_one_rank_and_slices_apply_their_parts() {
         for grid in [[2, 1], [3, 1]] {
             assert!(bits(&adapted(grid)) == bits(&alone), "{architecture} {grid:?}");
         }
-        let digest = |grid: Grid| {
-            let open = |_, runner: Runner| runner.adapter_base().open(adapter.path()).unwrap();
-            let found = on_each(folder.path(), Mode::Exact, grid, open).into_iter();
-            found.map(|it| it.unwrap().adapter.digest().to_owned()).collect::<Vec<_>>()
+        // The same as those that are loaded while the model runs.
+        let later = |grid| {
+            let loads = |runner: &mut Runner| {
+                let adapter = runner.adapter_base().open(adapter.path()).unwrap().adapter;
+                runner.set_adapters(AdapterSet::new([ScaledAdapter { adapter, scale: 1.0 }]));
+                logits(runner)
+            };
+            let work = |rank: usize, runner: Runner| lead(rank, runner, loads);
+            led(on_each(folder.path(), Mode::Exact, grid, work))
         };
-        assert_eq!(digest([3, 1]), vec![digest(ALONE).remove(0); 3], "{architecture}");
+        for (grid, expected) in [([3, 1], &alone), ([1, 2], &together)] {
+            assert!(bits(&later(grid)) == bits(expected), "{architecture} {grid:?}");
+        }
     }
 }
