@@ -130,6 +130,14 @@ impl Ranks {
         ranges(self.stage_layers.as_ref()?).nth(stage)
     }
 
+    /// The experts of a layer that this rank holds, of `count`.
+    ///
+    /// # Errors
+    /// If they cannot be divided among the slices.
+    pub fn own_experts(&self, count: usize) -> Result<Range<usize>, Error> {
+        experts_of(self.slice()?, count)
+    }
+
     /// All ranks; `None` where there is one.
     pub fn world(&self) -> Option<&Arc<dyn Comm>> {
         self.world.as_ref()
@@ -291,6 +299,11 @@ pub(crate) fn part(
         Error::Config(format!("{count} {what}{of} cannot be divided among {ranks} ranks"))
     })?;
     Ok(shard.part(count, unit))
+}
+
+/// The experts of a layer that a slice holds, of `count`.
+pub(crate) fn experts_of(slice: Shard, count: usize) -> Result<Range<usize>, Error> {
+    part(slice, (count, "experts"), &[1])
 }
 
 /// The part of a matrix `[outputs, inputs]` that a rank holds: all, or a range of outputs or

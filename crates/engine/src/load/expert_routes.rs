@@ -7,6 +7,7 @@ use crate::observe::routes::{RouteHeader, RouteWriter, VERSION};
 use backend::{Backend, ExpertUse};
 use formats::ModelConfig;
 use formats::layers::OpSpec;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// What happens to the choices of experts.
@@ -24,6 +25,8 @@ pub(super) struct ExpertRoutes {
 struct NewProfile {
     path: PathBuf,
     counts: ExpertProfile,
+    /// The experts of each layer that this rank has.
+    own: Range<usize>,
 }
 
 impl ExpertRoutes {
@@ -42,12 +45,14 @@ impl ExpertRoutes {
         let mut routes = Self::default();
         let header = header(backend, config, identity, options);
         if let Some(path) = &options.route_trace {
-            routes.trace = Some(open_trace(path, backend, header.as_ref())?);
+            let whole = header.as_ref().filter(|_| !options.ranks.are_several());
+            routes.trace = Some(open_trace(path, backend, whole)?);
         }
         if let Some((header, profiles)) = header.as_ref().zip(options.expert_profiles.as_ref())
             && backend.streamed().is_some_and(|streamed| streamed.stream_stats().is_some())
         {
-            routes.profile = use_profile(backend, header, profiles);
+            let own = options.ranks.own_experts(header.experts as usize)?;
+            routes.profile = use_profile(backend, (header, own), profiles);
         }
         if routes.is_needed()
             && let Some(recorded) = backend.routes()
@@ -74,7 +79,7 @@ impl ExpertRoutes {
             trace.step(self.step, &self.uses);
         }
         if let Some(profile) = &mut self.profile {
-            self.uses.iter().for_each(|it| profile.counts.add(it));
+            self.uses.iter().for_each(|it| profile.counts.count(it));
         }
         self.step += 1;
     }
@@ -83,29 +88,31 @@ impl ExpertRoutes {
 /// Merges the counts with those of earlier runs.
 impl Drop for ExpertRoutes {
     fn drop(&mut self) {
-        let Some(NewProfile { path, counts }) = self.profile.take() else { return };
-        if let Err(problem) = counts.merge_into(&path) {
+        let Some(NewProfile { path, counts, own }) = self.profile.take() else { return };
+        if let Err(problem) = counts.merge_into(&path, own) {
             tracing::warn!("the profile of experts is not stored: {problem}");
         }
     }
 }
 
-/// What traces and profiles say of a model; `None` without experts, where the device does not tell,
-/// and where ranks that share the model hold parts of it.
+/// What traces and profiles say of the layers of this rank; `None` without experts, and where the
+/// device does not tell.
 fn header(
     backend: &dyn Backend,
     config: &ModelConfig,
     identity: &str,
     options: &LoadOptions,
 ) -> Option<RouteHeader> {
+    let own = options.ranks.own_layers().map(|own| own.start as u32..own.end as u32);
+    let is_own = |number: &u32| own.as_ref().is_none_or(|own| own.contains(number));
     let routed = (0_u32..).zip(config.all_layers()).filter_map(|(number, layer)| {
-        layer.ops().find_map(OpSpec::experts).map(|experts| (number, experts))
+        let experts = layer.ops().find_map(OpSpec::experts)?;
+        is_own(&number).then_some((number, experts))
     });
     let (_, experts) = routed.clone().next()?;
     let layers: Vec<u32> = routed.map(|(number, _)| number).collect();
     let sizes = backend.streamed()?.expert_bytes();
-    let is_whole = !options.ranks.are_several() && layers.len() == sizes.len();
-    is_whole.then(|| RouteHeader {
+    (layers.len() == sizes.len()).then(|| RouteHeader {
         gannet_routes: VERSION,
         checkpoint: identity.to_owned(),
         model: config.name.clone(),
@@ -135,21 +142,20 @@ fn open_trace(
 /// Reads the experts ahead that a profile names, and begins the counts of this run.
 fn use_profile(
     backend: &mut dyn Backend,
-    header: &RouteHeader,
+    (header, own): (&RouteHeader, Range<usize>),
     profiles: &ProfileUse,
 ) -> Option<NewProfile> {
     let path = ExpertProfile::path(&profiles.folder, &header.checkpoint);
     if profiles.preload && path.exists() {
         match ExpertProfile::read(&path).and_then(|it| it.check_of(&header.checkpoint).map(|()| it))
         {
-            Ok(profile) if profile.has_shape_of(header) => {
-                if let Some(streamed) = backend.streamed_mut() {
-                    streamed.preload_experts(&profile.shares());
-                }
-            }
-            Ok(_) => tracing::warn!("{}: the profile has other layers or experts", path.display()),
+            Ok(profile) => match (profile.of(header), backend.streamed_mut()) {
+                (Some(own), Some(streamed)) => streamed.preload_experts(&own.shares()),
+                (None, _) => tracing::warn!("{}: the profile has other experts", path.display()),
+                (_, None) => {}
+            },
             Err(problem) => tracing::warn!("the profile of experts is not used: {problem}"),
         }
     }
-    profiles.record.then(|| NewProfile { path, counts: ExpertProfile::new(header) })
+    profiles.record.then(|| NewProfile { path, counts: ExpertProfile::new(header), own })
 }

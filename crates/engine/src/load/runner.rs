@@ -354,7 +354,7 @@ impl Runner {
     /// # Errors
     /// As [`forward`](Self::forward).
     pub(crate) fn launch(&mut self, batch: &Batch) -> Result<(), Error> {
-        self.launch_unrecorded(batch)?;
+        self.launch_counted(batch, true)?;
         if self.is_staged() {
             self.routes.step(&mut *self.backend);
         }
@@ -382,20 +382,28 @@ impl Runner {
         self.land_unrecorded(batch)
     }
 
-    /// Computes a batch of rank 0, whose outputs are not asked for later.
+    /// Computes a batch of rank 0, up to outputs that are asked for later; `is_recorded` is whether
+    /// traces and profiles of experts count it.
     ///
     /// # Errors
     /// As [`forward`](Self::forward).
-    pub(crate) fn follow(&mut self, batch: &Batch) -> Result<(), Error> {
-        match self.is_staged() {
-            // Later stages have no outputs.
-            true => self.launch_unrecorded(batch),
-            false => self.forward_unrecorded(batch),
+    pub(crate) fn follow(&mut self, batch: &Batch, is_recorded: bool) -> Result<(), Error> {
+        match (self.is_staged(), is_recorded) {
+            (true, true) => self.launch(batch),
+            (true, false) => self.launch_unrecorded(batch),
+            (false, true) => self.forward(batch).map(|_| ()),
+            (false, false) => self.forward_unrecorded(batch),
         }
     }
 
     /// As [`launch`](Self::launch), of a batch of no request.
-    pub(crate) fn launch_unrecorded(&mut self, batch: &Batch) -> Result<(), Error> {
+    fn launch_unrecorded(&mut self, batch: &Batch) -> Result<(), Error> {
+        self.launch_counted(batch, false)
+    }
+
+    /// As [`launch`](Self::launch), without counting the experts here; `is_recorded` is whether
+    /// other ranks do.
+    fn launch_counted(&mut self, batch: &Batch, is_recorded: bool) -> Result<(), Error> {
         assert!(batch.rows() <= self.limits.rows, "more rows than the workspace holds");
         assert!(
             batch.logit_rows().len() <= self.limits.logit_rows,
@@ -403,7 +411,7 @@ impl Runner {
         );
         (self.logits, self.hidden) = (None, 0);
         if let Some(leader) = &mut self.leader {
-            leader.step(batch).map_err(models::Error::from)?;
+            leader.step(batch, is_recorded).map_err(models::Error::from)?;
         }
         self.begin("copy_blocks");
         self.backend.begin(batch);

@@ -156,7 +156,11 @@ pub(super) struct LeftOnDisk<'a> {
 impl<'a> LeftOnDisk<'a> {
     /// Nothing more than the placement of a model says.
     pub fn of(placed: Vec<Placed>, checkpoint: &'a Checkpoint, options: &'a LoadOptions) -> Self {
-        Self { whole: placed.clone(), placed, excess: 0, checkpoint, options }
+        // Tensors of other stages come last.
+        let (mut whole, others): (Vec<_>, Vec<_>) =
+            placed.into_iter().partition(|it| is_own(it, checkpoint, options));
+        whole.extend(others);
+        Self { placed: whole.clone(), whole, excess: 0, checkpoint, options }
     }
 
     /// The placement of all tensors.
@@ -165,10 +169,10 @@ impl<'a> LeftOnDisk<'a> {
     }
 
     /// Leaves more weights on disk after an error. Returns false if the error has another reason,
-    /// or no more are to be had. Ranks, which would have to agree, leave none.
+    /// or no more are to be had.
     pub fn leave_more(&mut self, error: &Error) -> bool {
         let Error::WeightsMemory { least, limit, .. } = error else { return false };
-        if self.options.ranks.are_several() || least <= limit {
+        if least <= limit {
             return false;
         }
         let all = bytes(&self.whole, self.checkpoint, self.options);
@@ -186,14 +190,24 @@ impl<'a> LeftOnDisk<'a> {
     fn leave(&mut self, most: usize) {
         self.placed = self.whole.clone();
         leave_on_disk(&mut self.placed, self.checkpoint, most, self.options);
-        if bytes(&self.placed, self.checkpoint, self.options) > most {
-            stream_layers(&mut self.placed, self.checkpoint, most);
+        // Of layers that are divided into slices, no file has the columns together.
+        let slices = self.options.ranks.slices();
+        if slices == 1 && bytes(&self.placed, self.checkpoint, self.options) > most {
+            let own = self.placed.iter().take_while(|it| is_own(it, self.checkpoint, self.options));
+            let own = own.count();
+            stream_layers(&mut self.placed[..own], self.checkpoint, most);
         }
     }
 }
 
+/// Whether a tensor may be one of this rank's stage.
+fn is_own(placed: &Placed, checkpoint: &Checkpoint, options: &LoadOptions) -> bool {
+    let own = options.ranks.own_layers();
+    own.is_none_or(|own| models::is_of_stage(checkpoint.config(), &own, &placed.name))
+}
+
 /// Leaves weights on disk if those of a loaded model do not fit, on any rank, now that all sizes
-/// are known. Returns whether the model has to be loaded again.
+/// are known. Returns whether the model has to be loaded again, by all ranks.
 ///
 /// # Errors
 /// If a rank fails.
@@ -211,7 +225,8 @@ pub(super) fn place_again(
         WeightsMemory::Auto => free_memory(backend, options).is_none_or(|free| all_fit(free, held)),
     };
     let fits = options.ranks.least(usize::from(fits))? == 1;
-    Ok(!fits && leave_on_disk(placed, checkpoint, 0, options))
+    let is_same = fits || !leave_on_disk(placed, checkpoint, 0, options);
+    Ok(options.ranks.least(usize::from(is_same))? == 0)
 }
 
 /// Whether any weights are read when they are needed.

@@ -7,8 +7,10 @@
 use crate::observe::routes::RouteHeader;
 use backend::ExpertUse;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Read;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Version of the format.
@@ -136,14 +138,43 @@ impl ExpertProfile {
         }
     }
 
-    /// Whether it has the layers and experts of a model.
-    pub(crate) fn has_shape_of(&self, header: &RouteHeader) -> bool {
-        let experts = self.counts.iter().all(|it| it.len() == header.experts as usize);
-        experts && self.layers == header.layers && self.chosen == header.chosen
+    /// The counts of a rank's layers, none of layers that it lacks; `None` if it has other experts.
+    pub(crate) fn of(&self, header: &RouteHeader) -> Option<Self> {
+        let mut own = Self::new(header);
+        self.has_experts_of(&own).then(|| {
+            own.add(self, 0..usize::MAX, 1.0);
+            own
+        })
+    }
+
+    /// Whether it has as many experts in a layer, and as many are chosen.
+    fn has_experts_of(&self, other: &Self) -> bool {
+        let experts = |it: &Self| it.counts.first().map(Vec::len);
+        (self.chosen, experts(self)) == (other.chosen, experts(other))
+    }
+
+    /// Adds the counts of `other`, where both have a layer: those of `experts` by `factor`.
+    fn add(&mut self, other: &Self, experts: Range<usize>, factor: f64) {
+        for (layer, counts) in self.layers.iter().zip(&mut self.counts) {
+            let Some(place) = other.layers.iter().position(|it| it == layer) else { continue };
+            for (expert, (count, more)) in counts.iter_mut().zip(&other.counts[place]).enumerate() {
+                let factor = if experts.contains(&expert) { factor } else { 1.0 };
+                *count = (*count + factor * more).min(MAX_COUNT);
+            }
+        }
+    }
+
+    /// Takes over the layers of `other` that this one lacks, in ascending order.
+    fn add_layers(&mut self, other: Self) {
+        let own =
+            std::mem::take(&mut self.layers).into_iter().zip(std::mem::take(&mut self.counts));
+        let mut all: BTreeMap<u32, Vec<f64>> = other.layers.into_iter().zip(other.counts).collect();
+        all.extend(own);
+        (self.layers, self.counts) = all.into_iter().unzip();
     }
 
     /// Counts uses.
-    pub(crate) fn add(&mut self, uses: &ExpertUse) {
+    pub(crate) fn count(&mut self, uses: &ExpertUse) {
         self.counts[uses.layer as usize][uses.expert as usize] += f64::from(uses.counted);
     }
 
@@ -164,22 +195,31 @@ impl ExpertProfile {
     }
 
     /// Adds the counts of earlier runs, which are worth half, in the file at `path`, and writes the
-    /// sum there. A file that is no profile of this model is replaced.
+    /// sum there. Other ranks do the same, also at this time: counts of layers that this profile
+    /// lacks, and of experts that are not `own`, stay as they are. A file that is no profile of
+    /// this model is replaced.
     ///
     /// # Errors
     ///
     /// If the file cannot be written, with its name.
-    pub(crate) fn merge_into(mut self, path: &Path) -> Result<(), String> {
+    pub(crate) fn merge_into(mut self, path: &Path, own: Range<usize>) -> Result<(), String> {
         if self.counts.iter().flatten().all(|count| *count == 0.0) {
             return Ok(());
         }
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let locked = || {
+            fs::create_dir_all(folder)?;
+            let folder = File::open(folder)?;
+            folder.lock().map(|()| folder)
+        };
+        let _locked =
+            locked().map_err(|error| format!("cannot lock {}: {error}", folder.display()))?;
         let earlier = Self::read(path).ok().filter(|earlier| {
-            let shape = |it: &Self| (it.layers.clone(), it.chosen, it.counts.first().map(Vec::len));
-            earlier.checkpoint == self.checkpoint && shape(earlier) == shape(&self)
+            earlier.checkpoint == self.checkpoint && earlier.has_experts_of(&self)
         });
-        let before = earlier.iter().flat_map(|earlier| earlier.counts.iter().flatten());
-        for (count, before) in self.counts.iter_mut().flatten().zip(before) {
-            *count = (*count + EARLIER * before).min(MAX_COUNT);
+        if let Some(earlier) = earlier {
+            self.add(&earlier, own, EARLIER);
+            self.add_layers(earlier);
         }
         self.write(path)
     }
@@ -231,7 +271,7 @@ mod tests {
         let path = ExpertProfile::path(&folder.path().join("new/folder"), "ab");
         let runs = [[[8.0, 0.0, 4.0, 4.0]; 2], [[0.0, 4.0, 0.0, 4.0]; 2], [[0.0; 4]; 2]];
         for run in runs {
-            profile(run).merge_into(&path).unwrap();
+            profile(run).merge_into(&path, 0..4).unwrap();
         }
         let found = ExpertProfile::read(&path).unwrap();
         assert_eq!(found, profile([[4.0, 4.0, 2.0, 6.0]; 2]), "a run without uses is none");
@@ -239,8 +279,23 @@ mod tests {
         assert_eq!(path.parent().unwrap().read_dir().unwrap().count(), 1);
         // What is no profile of this model is replaced.
         std::fs::write(&path, b"{").unwrap();
-        profile(runs[0]).merge_into(&path).unwrap();
+        profile(runs[0]).merge_into(&path, 0..4).unwrap();
         assert_eq!(ExpertProfile::read(&path).unwrap(), profile(runs[0]));
+    }
+
+    #[test]
+    fn ranks_add_the_counts_of_their_own_layers_and_experts() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = ExpertProfile::path(folder.path(), "ab");
+        profile([[8.0; 4]; 2]).merge_into(&path, 0..4).unwrap();
+        let mut stage = profile([[2.0; 4]; 2]);
+        (stage.layers, stage.counts) = (vec![2, 3], vec![vec![2.0; 4]; 2]);
+        stage.merge_into(&path, 0..4).unwrap();
+        profile([[1.0, 1.0, 0.0, 0.0]; 2]).merge_into(&path, 0..2).unwrap();
+        let found = ExpertProfile::read(&path).unwrap();
+        assert_eq!(found.layers, [1, 2, 3]);
+        let counts = [[5.0, 5.0, 8.0, 8.0], [4.0, 4.0, 6.0, 6.0], [2.0; 4]];
+        assert_eq!(found.counts, counts);
     }
 
     #[test]

@@ -74,14 +74,14 @@ impl Leader {
         Some(Self { outbox, tables, groups, slices: ranks.slices(), answers })
     }
 
-    /// Has all ranks compute `batch`.
+    /// Has all ranks compute `batch`; `is_recorded` is whether profiles of experts count it.
     ///
     /// # Errors
     /// If a rank has ended.
-    pub fn step(&mut self, batch: &Batch) -> Result<(), Error> {
+    pub fn step(&mut self, batch: &Batch, is_recorded: bool) -> Result<(), Error> {
         let [last, next] = &mut self.tables;
         self.outbox.send(|writer| {
-            writer.begin(MessageKind::Step);
+            writer.begin(if is_recorded { MessageKind::Step } else { MessageKind::UnrecordedStep });
             write(writer, batch, (last, next), self.groups);
         })?;
         self.tables.swap(0, 1);

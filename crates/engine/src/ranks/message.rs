@@ -34,10 +34,12 @@ pub(crate) enum MessageKind {
     OpenAdapter = 9,
     /// Forget an adapter.
     ForgetAdapter = 10,
+    /// As [`Step`](Self::Step), of a batch that no trace and no profile of experts counts.
+    UnrecordedStep = 11,
 }
 
 impl MessageKind {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Step,
         Self::CopyStates,
         Self::End,
@@ -49,6 +51,7 @@ impl MessageKind {
         Self::DropBlocks,
         Self::OpenAdapter,
         Self::ForgetAdapter,
+        Self::UnrecordedStep,
     ];
 }
 

@@ -62,8 +62,9 @@ impl Follower {
         while self.runner.prepare_weights() {}
         while let Some(task) = self.messages.next()? {
             match task {
-                LeaderTask::Compute(batch) => self.runner.follow(batch)?,
-                LeaderTask::Launch(batch) => self.runner.launch_unrecorded(batch)?,
+                LeaderTask::Compute { batch, is_recorded } => {
+                    self.runner.follow(batch, is_recorded)?;
+                }
                 LeaderTask::Land(batch) => self.runner.land_unrecorded(batch)?,
                 LeaderTask::Nothing => {}
                 LeaderTask::CopyStates(copies) => self.runner.copy_states(copies)?,
@@ -82,8 +83,7 @@ impl Follower {
 
 /// What rank 0 asks for.
 enum LeaderTask<'a> {
-    Compute(&'a Batch),
-    Launch(&'a Batch),
+    Compute { batch: &'a Batch, is_recorded: bool },
     Land(&'a Batch),
     CopyStates(&'a [(u32, u32)]),
     Disk(DiskTask),
@@ -156,7 +156,8 @@ impl FollowedMessages {
             MessageReader::begin(&self.bytes, self.number).map_err(malformed)?;
         self.number += 1;
         match kind {
-            MessageKind::Step => {
+            MessageKind::Step | MessageKind::UnrecordedStep => {
+                let is_recorded = kind == MessageKind::Step;
                 let mut batches = BatchReader {
                     bounds: &self.bounds,
                     adapters: &self.adapters.known(),
@@ -167,7 +168,7 @@ impl FollowedMessages {
                 read.map_err(malformed)?;
                 self.tables.swap(0, 1);
                 if !self.lands_later {
-                    return Ok(Some(LeaderTask::Compute(&self.batch)));
+                    return Ok(Some(LeaderTask::Compute { batch: &self.batch, is_recorded }));
                 }
                 let most = Ranks::MAX_IN_FLIGHT;
                 if self.launched.len() == most {
@@ -175,7 +176,8 @@ impl FollowedMessages {
                 }
                 let next = self.spare.pop().unwrap_or_default();
                 self.launched.push_back(std::mem::replace(&mut self.batch, next));
-                Ok(self.launched.back().map(LeaderTask::Launch))
+                let batch = self.launched.back();
+                Ok(batch.map(|batch| LeaderTask::Compute { batch, is_recorded }))
             }
             MessageKind::Land if self.lands_later => {
                 let landed = self.launched.pop_front();

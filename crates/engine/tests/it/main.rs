@@ -28,6 +28,7 @@ mod placement;
 mod prompts;
 mod rank_disk;
 mod rank_files;
+mod rank_weights;
 mod ranks;
 mod replay;
 mod requests;

@@ -54,7 +54,7 @@ fn on_each_placed<T: Send>(
 }
 
 /// As the function above, with options of each rank.
-fn on_each_with<T: Send>(
+pub fn on_each_with<T: Send>(
     folder: &Path,
     grid: Grid,
     work: impl Fn(usize, Runner) -> T + Sync,

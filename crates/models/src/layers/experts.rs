@@ -7,7 +7,7 @@ use super::operation::{ForeseenExperts, Operation};
 use crate::error::Error;
 use crate::loader::Loader;
 use crate::pass::ForwardPass;
-use crate::ranks::{Slice, part};
+use crate::ranks::{Slice, experts_of};
 use backend::{Buffer, Experts, ExpertsSpec, GroupRank, Groups, MapOp, Matrix, Routing, Scores};
 use dist::Split;
 use formats::layers::RouterScores;
@@ -59,7 +59,7 @@ impl Moe {
     pub fn load(loader: &mut Loader<'_>, spec: &layers::ExpertsSpec) -> Result<Self, Error> {
         let hidden = loader.hidden();
         let router = Linear::load_exact(loader, "ffn_gate_inp", Slice::Whole)?;
-        let own = part(loader.slice, (spec.count, "experts"), &[1])?;
+        let own = experts_of(loader.slice, spec.count)?;
         let mut all = |part: &str| matrices(loader, &format!("ffn_{part}_exps"), &own);
         let by_token = matches!(spec.correction, Correction::ByToken(_));
         let experts = ExpertsSpec {
