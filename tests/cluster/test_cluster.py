@@ -40,18 +40,31 @@ def test_stages_give_the_answer_of_one_rank(launcher, tmp_path):
 
 
 @each
-def test_slices_answer(launcher, tmp_path):
+def test_stages_of_slices_answer(launcher, tmp_path):
     code, out, err = Ranks(tmp_path, launcher, 4, *QUESTION, "--tensor", "2").wait()
     assert code == 0 and "Paris" in answer(out), err
 
 
-@each
-def test_logits_of_stages_have_equal_bits(launcher, tmp_path):
-    """The likelihood of a text is printed to the last bit."""
-    text = tmp_path / "text"
+def likelihood(folder):
+    """The command that prints the likelihood of a text to the last bit."""
+    text = folder / "text"
     text.write_text("The capital of France is Paris. " * 30)
-    measure = ["perplexity", "--json", "--file", str(text)]
+    return ["perplexity", "--json", "--file", str(text)]
+
+
+@each
+def test_stages_over_processes_give_the_bits_of_one_rank(launcher, tmp_path):
+    measure = likelihood(tmp_path)
     expected = json.loads(alone(*measure))["mean_nll"]
+    for ranks in [2, 3]:
+        code, out, err = Ranks(tmp_path, launcher, ranks, *measure).wait()
+        assert (code, json.loads(out)["mean_nll"]) == (0, expected), err
+
+
+@each
+def test_slices_over_processes_give_the_bits_of_local_ones(launcher, tmp_path):
+    measure = [*likelihood(tmp_path), "--tensor", "2"]
+    expected = json.loads(alone(*measure, "--ranks", "local"))["mean_nll"]
     code, out, err = Ranks(tmp_path, launcher, 2, *measure).wait()
     assert (code, json.loads(out)["mean_nll"]) == (0, expected), err
 

@@ -5,7 +5,11 @@
 //! stage hands its rows on, it sleeps as long as a large model would compute. A link between stages
 //! delays messages by a latency and by their bytes over a rate. The ratio is that of the time that
 //! the slowest stage would take, back to back, to the time that all took.
+//!
+//! With the path of a model, which nothing delays: what part of the time of its steps rank 0 works
+//! for all, planning, sending and handing out tokens, with two stages of one thread.
 
+use base::Profile;
 use dist::{Comm, Error, Local, Traffic};
 use engine::{
     EngineHandle, EngineOptions, Event, Follower, Generation, LoadOptions, Request, Runner,
@@ -122,16 +126,26 @@ fn model() -> std::io::Result<tempfile::TempDir> {
     Ok(folder)
 }
 
-/// Does `work` with an engine of so many stages and steps under way.
+/// How the stages of an engine compute.
+#[derive(Clone, Copy)]
+struct Stages<'a> {
+    model: &'a Path,
+    count: usize,
+    in_flight: usize,
+    /// Time before each message between stages.
+    work: Duration,
+    /// Takes the times of operations of the first.
+    profile: Option<&'a Arc<Profile>>,
+}
+
+/// Does `work` with an engine of several stages.
 fn with_stages<T: Send>(
-    model: &Path,
-    (stages, in_flight): (usize, usize),
-    each: Duration,
+    Stages { model, count, in_flight, work: each, profile }: Stages<'_>,
     work: impl Fn(&EngineHandle) -> T + Sync,
 ) -> T {
     let (work, zero) = (&work, Instant::now());
     std::thread::scope(|scope| {
-        let ranks = Local::group(stages).into_iter().map(|world| {
+        let ranks = Local::group(count).into_iter().map(|world| {
             scope.spawn(move || {
                 let leads = world.rank() == 0;
                 let link = Link::new(Arc::new(world), [Duration::ZERO, each], zero);
@@ -146,12 +160,13 @@ fn with_stages<T: Send>(
                     ..LoadOptions::default()
                 };
                 let checkpoint = Checkpoint::open(model, &OpenOptions::default());
-                let runner = Runner::load(&checkpoint.unwrap(), &options).unwrap();
+                let mut runner = Runner::load(&checkpoint.unwrap(), &options).unwrap();
                 drop(options);
                 if !leads {
                     Follower::new(runner).run().unwrap();
                     return None;
                 }
+                runner.profile(profile.cloned());
                 let options = EngineOptions {
                     running: SEQUENCES,
                     itl_target: Duration::from_secs(3600),
@@ -192,10 +207,10 @@ fn times(mut generation: Generation) -> (Instant, Instant) {
     }
 }
 
-/// Seconds from when all sequences decode to the end.
-fn decode(engine: &EngineHandle) -> f64 {
+/// Seconds from when so many sequences decode to the end.
+fn decode(engine: &EngineHandle, sequences: usize) -> f64 {
     let prompt = |at: usize| vec![at as u32 + 1; 4];
-    let all: Vec<_> = (0..SEQUENCES).map(|at| submit(engine, prompt(at), DECODED)).collect();
+    let all: Vec<_> = (0..sequences).map(|at| submit(engine, prompt(at), DECODED)).collect();
     let waits = all.into_iter().map(|one| std::thread::spawn(move || times(one)));
     let waits: Vec<_> = waits.collect();
     let all: Vec<_> = waits.into_iter().map(|wait| wait.join().unwrap()).collect();
@@ -216,30 +231,60 @@ fn median(mut all: Vec<f64>) -> f64 {
     all[all.len() / 2]
 }
 
+/// Prints the part of the time of steps of `sequences` sequences in which rank 0 works for all.
+fn leads(model: &Path, sequences: usize, out: &mut impl Write) -> std::io::Result<()> {
+    let profile = Arc::new(Profile::default());
+    let (count, work) = (2, Duration::ZERO);
+    let stages = Stages { model, count, in_flight: count, work, profile: Some(&profile) };
+    let took = with_stages(stages, |engine| {
+        decode(engine, sequences);
+        profile.take();
+        decode(engine, sequences)
+    });
+    let times = profile.take();
+    let of = |names: &[&str]| -> f64 {
+        let named = times.iter().filter(|it| names.contains(&&*it.name));
+        named.map(|it| it.wall.as_secs_f64()).sum()
+    };
+    // Messages are sent after masks are asked for.
+    let own = of(&["drain", "plan", "batch", "request_masks", "commit", "emit"]);
+    writeln!(
+        out,
+        "{sequences} sequences: {:.2} % of {took:.2} s, and {:.2} % for sampling",
+        100.0 * own / took,
+        100.0 * of(&["sample"]) / took
+    )
+}
+
 fn main() -> std::io::Result<()> {
     let mut out = std::io::stdout();
+    if let Some(model) = std::env::args_os().nth(1) {
+        for sequences in [1, SEQUENCES] {
+            leads(Path::new(&model), sequences, &mut out)?;
+        }
+        return Ok(());
+    }
     let folder = model()?;
     let model = folder.path();
-    for stages in [2, 4] {
-        let took = |in_flight| {
-            let runs = (0..RUNS).map(|_| with_stages(model, (stages, in_flight), WORK, decode));
-            median(runs.collect())
-        };
+    let took = |stages, work: Duration, measure: &(dyn Fn(&EngineHandle) -> f64 + Sync)| {
+        let runs = (0..RUNS).map(|_| with_stages(Stages { work, ..stages }, measure));
+        median(runs.collect())
+    };
+    let stages = |count, in_flight| Stages { model, count, in_flight, work: WORK, profile: None };
+    for count in [2, 4] {
+        let took = |in_flight| took(stages(count, in_flight), WORK, &|it| decode(it, SEQUENCES));
         // Each token of each sequence is part of one step, of which there are as many as stages.
-        let busy = WORK.as_secs_f64() * (stages * (DECODED - 1)) as f64;
-        let (one, all) = (took(1), took(stages));
+        let busy = WORK.as_secs_f64() * (count * (DECODED - 1)) as f64;
+        let (one, all) = (took(1), took(count));
         writeln!(
             out,
-            "{stages} stages, {SEQUENCES} sequences: {:.3} of the slowest stage back to back; one \
+            "{count} stages, {SEQUENCES} sequences: {:.3} of the slowest stage back to back; one \
              step at a time takes {:.2} times as long",
             busy / all,
             one / all
         )?;
     }
-    let took = |in_flight| {
-        let runs = (0..RUNS).map(|_| with_stages(model, (2, in_flight), CHUNK_WORK, prefill));
-        median(runs.collect())
-    };
+    let took = |in_flight| took(stages(2, in_flight), CHUNK_WORK, &prefill);
     let (one, two) = (took(1), took(2));
     writeln!(
         out,
