@@ -23,16 +23,16 @@ def is_mpich(launcher):
     return "HYDRA" in subprocess.run([launcher, "--version"], capture_output=True, text=True).stdout
 
 
-def command(launcher, ranks, *arguments, others=(), folders=()):
+def command(launcher, ranks, *arguments, others=(), each=()):
     """The command that starts `gannet` with these arguments on so many ranks, and with each of the
-    `others` on a further one; or on one rank in each of the `folders`."""
+    `others` on a further one; or on one rank with each of these words before it."""
     options = []
     if not is_mpich(launcher):
         options = ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
     program = [os.environ["GANNET_BIN"], *arguments]
-    if folders:
-        each = [["-n", "1", "-wdir", str(folder), *program] for folder in folders]
-        return [launcher, *options, *(part for rank in each for part in [*rank, ":"])][:-1]
+    if each:
+        words = [word for before in each for word in [":", "-n", "1", *before, *program]]
+        return [launcher, *options, *words[1:]]
     command = [launcher, *options, "-n", str(ranks), *program]
     for other in others:
         command += [":", "-n", "1", os.environ["GANNET_BIN"], *other]
@@ -43,12 +43,12 @@ class Ranks:
     """A command on ranks, whose output goes to files: a pipe would stay open with any process."""
 
     def __init__(
-        self, folder, launcher, ranks, *arguments, others=(), folders=(), **environment
+        self, folder, launcher, ranks, *arguments, others=(), each=(), **environment
     ):
         self.out, self.err = folder / "out", folder / "err"
         with open(self.out, "w") as out, open(self.err, "w") as err:
             self.process = subprocess.Popen(
-                command(launcher, ranks, *arguments, others=others, folders=folders),
+                command(launcher, ranks, *arguments, others=others, each=each),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,

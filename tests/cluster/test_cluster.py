@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -141,9 +142,8 @@ def test_a_signal_to_one_rank_while_ranks_join_ends_all(launcher, tmp_path):
 class Served(Ranks):
     """`gannet serve` on ranks."""
 
-    def __init__(self, folder, launcher, ranks, *options, folders=()):
-        command = ["serve", "--port", "0", *options]
-        super().__init__(folder, launcher, ranks, *command, folders=folders)
+    def __init__(self, folder, launcher, ranks, *options, each=()):
+        super().__init__(folder, launcher, ranks, "serve", "--port", "0", *options, each=each)
         pattern = re.compile(r"listening on http://[0-9.]+:([0-9]+)")
         try:
             found = self.until(lambda: pattern.search(self.err.read_text()), what="not serving")
@@ -165,6 +165,28 @@ class Served(Ranks):
     def text(self, prompt, **settings):
         with self.complete(prompt, **settings) as reply:
             return json.load(reply)["choices"][0]["text"]
+
+
+@each
+def test_unlike_stages_repeat_their_own_traces(launcher, tmp_path):
+    """Where the arithmetic of two instruction sets differs, that of stages is a part of traces."""
+    row = [["env", "GANNET_ISA=avx2"], ["env"]]
+    traces = str(tmp_path / "traces")
+    served = Served(tmp_path, launcher, 2, "--bits", "fastest", "--trace-dir", traces, each=row)
+    try:
+        served.text(PROMPTS[0])
+        os.kill(served.pids()[0], signal.SIGTERM)
+        code, _, err = served.wait()
+        assert code == 0, err
+    finally:
+        served.end()
+    replay = ["replay", traces]
+    code, out, err = Ranks(tmp_path, launcher, 2, *replay, each=row).wait()
+    assert code == 0 and "1 " in out, (out, err)
+    named = json.loads(next(Path(traces).iterdir()).read_text().splitlines()[0])
+    if "layers" in named["settings"]["arithmetic"]:
+        code, out, err = Ranks(tmp_path, launcher, 2, *replay, each=row[::-1]).wait()
+        assert code != 0 and "layers" in err, (out, err)
 
 
 def write_adapter(folder):
@@ -194,7 +216,8 @@ def test_adapters_are_loaded_by_all_ranks_or_by_none(launcher, tmp_path):
     for folder in folders:
         folder.mkdir()
     write_adapter(folders[0] / "adapter")
-    served = Served(tmp_path, launcher, 2, "--allow-lora-updates", folders=folders)
+    each = [["-wdir", str(folder)] for folder in folders]
+    served = Served(tmp_path, launcher, 2, "--allow-lora-updates", each=each)
     body = {"lora_name": "mine", "lora_path": "adapter"}
     try:
         with pytest.raises(urllib.error.HTTPError) as refused:
