@@ -19,8 +19,8 @@ pub(super) struct ModelAdapters {
 }
 
 impl ModelAdapters {
-    /// Reads the adapters that `options` name. Where this is rank 0, which `leader` is, other ranks
-    /// read the later ones too.
+    /// Reads the adapters that `options` name. The leader of several ranks has the others read
+    /// later ones too.
     ///
     /// # Errors
     /// If one cannot be read for the model, or the device takes none; if another rank has ended.

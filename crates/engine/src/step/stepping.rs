@@ -68,6 +68,7 @@ impl Engine {
     fn land(&mut self) -> Result<(), Error> {
         let oldest = self.flights.pop(&mut self.plan, &mut self.batch);
         let Some((turn, times)) = oldest else { return Ok(()) };
+        self.runner.begin("land");
         self.runner.land(&self.batch)?;
         self.runner.begin("sample");
         self.sample();
