@@ -6,8 +6,8 @@
 //! delays messages by a latency and by their bytes over a rate. The ratio is that of the time that
 //! the slowest stage would take, back to back, to the time that all took.
 //!
-//! With the path of a model, which nothing delays: what part of the time of its steps rank 0 works
-//! for all, planning, sending and handing out tokens, with two stages of one thread.
+//! With the path of a model, which nothing delays, the part of a step that rank 0 takes to plan it,
+//! to send messages and to hand out tokens, with two stages of one thread.
 
 use base::Profile;
 use dist::{Comm, Error, Local, Traffic};
@@ -231,7 +231,7 @@ fn median(mut all: Vec<f64>) -> f64 {
     all[all.len() / 2]
 }
 
-/// Prints the part of the time of steps of `sequences` sequences in which rank 0 works for all.
+/// Prints the part of the time of steps of `sequences` sequences that rank 0 takes to lead.
 fn leads(model: &Path, sequences: usize, out: &mut impl Write) -> std::io::Result<()> {
     let profile = Arc::new(Profile::default());
     let (count, work) = (2, Duration::ZERO);
@@ -266,13 +266,12 @@ fn main() -> std::io::Result<()> {
     }
     let folder = model()?;
     let model = folder.path();
-    let took = |stages, work: Duration, measure: &(dyn Fn(&EngineHandle) -> f64 + Sync)| {
-        let runs = (0..RUNS).map(|_| with_stages(Stages { work, ..stages }, measure));
-        median(runs.collect())
+    let took = |(count, in_flight), work, measure: &(dyn Fn(&EngineHandle) -> f64 + Sync)| {
+        let stages = Stages { model, count, in_flight, work, profile: None };
+        median((0..RUNS).map(|_| with_stages(stages, measure)).collect())
     };
-    let stages = |count, in_flight| Stages { model, count, in_flight, work: WORK, profile: None };
     for count in [2, 4] {
-        let took = |in_flight| took(stages(count, in_flight), WORK, &|it| decode(it, SEQUENCES));
+        let took = |in_flight| took((count, in_flight), WORK, &|it| decode(it, SEQUENCES));
         // Each token of each sequence is part of one step, of which there are as many as stages.
         let busy = WORK.as_secs_f64() * (count * (DECODED - 1)) as f64;
         let (one, all) = (took(1), took(count));
@@ -284,7 +283,7 @@ fn main() -> std::io::Result<()> {
             one / all
         )?;
     }
-    let took = |in_flight| took(stages(2, in_flight), CHUNK_WORK, &prefill);
+    let took = |in_flight| took((2, in_flight), CHUNK_WORK, &prefill);
     let (one, two) = (took(1), took(2));
     writeln!(
         out,

@@ -72,7 +72,7 @@ impl LedAdapters {
                 Ok(loaded)
             }
             Err(error) => {
-                // As if they had been used before.
+                // The others forget what they have read, as if it had been used.
                 let read = answers.into_iter().filter_map(|answer| answer.found.digest.ok());
                 shared.extend(read.map(|digest| (digest, Weak::new())));
                 self.forget_unused(&mut shared)?;

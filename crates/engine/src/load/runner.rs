@@ -354,11 +354,7 @@ impl Runner {
     /// # Errors
     /// As [`forward`](Self::forward).
     pub(crate) fn launch(&mut self, batch: &Batch) -> Result<(), Error> {
-        self.launch_counted(batch, true)?;
-        if self.is_staged() {
-            self.routes.step(&mut *self.backend);
-        }
-        Ok(())
+        self.launch_as(batch, true)
     }
 
     /// The second part of [`forward`](Self::forward), of the oldest batch that was launched: waits
@@ -378,7 +374,7 @@ impl Runner {
     /// As [`forward`](Self::forward), of a batch of no request, whose experts no trace and no
     /// profile counts.
     pub(crate) fn forward_unrecorded(&mut self, batch: &Batch) -> Result<(), Error> {
-        self.launch_unrecorded(batch)?;
+        self.launch_as(batch, false)?;
         self.land_unrecorded(batch)
     }
 
@@ -388,22 +384,16 @@ impl Runner {
     /// # Errors
     /// As [`forward`](Self::forward).
     pub(crate) fn follow(&mut self, batch: &Batch, is_recorded: bool) -> Result<(), Error> {
+        self.launch_as(batch, is_recorded)?;
         match (self.is_staged(), is_recorded) {
-            (true, true) => self.launch(batch),
-            (true, false) => self.launch_unrecorded(batch),
-            (false, true) => self.forward(batch).map(|_| ()),
-            (false, false) => self.forward_unrecorded(batch),
+            (true, _) => Ok(()),
+            (false, true) => self.land(batch),
+            (false, false) => self.land_unrecorded(batch),
         }
     }
 
-    /// As [`launch`](Self::launch), of a batch of no request.
-    fn launch_unrecorded(&mut self, batch: &Batch) -> Result<(), Error> {
-        self.launch_counted(batch, false)
-    }
-
-    /// As [`launch`](Self::launch), without counting the experts here; `is_recorded` is whether
-    /// other ranks do.
-    fn launch_counted(&mut self, batch: &Batch, is_recorded: bool) -> Result<(), Error> {
+    /// As [`launch`](Self::launch); `is_recorded` is whether all ranks count the experts.
+    fn launch_as(&mut self, batch: &Batch, is_recorded: bool) -> Result<(), Error> {
         assert!(batch.rows() <= self.limits.rows, "more rows than the workspace holds");
         assert!(
             batch.logit_rows().len() <= self.limits.logit_rows,
@@ -417,7 +407,11 @@ impl Runner {
         self.backend.begin(batch);
         self.backend.copy_blocks(batch.copies());
         self.backend.copy_states(batch.state_copies());
-        Ok(self.model.launch(&mut *self.backend, batch, self.check)?)
+        self.model.launch(&mut *self.backend, batch, self.check)?;
+        if is_recorded && self.is_staged() {
+            self.routes.step(&mut *self.backend);
+        }
+        Ok(())
     }
 
     /// As [`land`](Self::land), of a batch of no request.

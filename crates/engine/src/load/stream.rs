@@ -191,10 +191,10 @@ impl<'a> LeftOnDisk<'a> {
         self.placed = self.whole.clone();
         leave_on_disk(&mut self.placed, self.checkpoint, most, self.options);
         // Of layers that are divided into slices, no file has the columns together.
-        let slices = self.options.ranks.slices();
-        if slices == 1 && bytes(&self.placed, self.checkpoint, self.options) > most {
-            let own = self.placed.iter().take_while(|it| is_own(it, self.checkpoint, self.options));
-            let own = own.count();
+        let is_sliced = self.options.ranks.slices() > 1;
+        if !is_sliced && bytes(&self.placed, self.checkpoint, self.options) > most {
+            let is_own = |it: &Placed| is_own(it, self.checkpoint, self.options);
+            let own = self.placed.partition_point(is_own);
             stream_layers(&mut self.placed[..own], self.checkpoint, most);
         }
     }

@@ -1,18 +1,12 @@
 //! Weights that ranks read when they need them: each rank for itself, with the bits of one rank.
 
-use crate::checkpoints::{config_of, least, open, write};
+use crate::checkpoints::{least, open};
 use crate::placement::{rule, rules};
-use crate::ranks::{ALONE, Grid, bits, lead, led, logits, on_each_with};
+use crate::ranks::{ALONE, Grid, bits, folder_of, lead, led, logits, on_each_with};
 use backend::Mode;
 use engine::{ExpertProfile, LoadOptions, ProfileUse, WeightsMemory};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-
-fn folder_of(architecture: &str, layers: usize) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    write(folder.path(), &config_of(architecture, layers), |_, _| {});
-    folder
-}
 
 /// Logits of ranks with these options, and for each rank its bytes of weights and whether some are
 /// streamed.

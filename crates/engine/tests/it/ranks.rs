@@ -174,7 +174,7 @@ fn check_close_placed(name: &str, folder: &Path, text: &str, grid: Grid) {
     assert!(apart < 1e-4 * largest, "{name}: {apart} of {largest}");
 }
 
-fn folder_of(architecture: &str, layers: usize) -> tempfile::TempDir {
+pub fn folder_of(architecture: &str, layers: usize) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), &config_of(architecture, layers), |_, _| {});
     folder
@@ -565,7 +565,7 @@ fn adapters_on_stages_give_the_bits_of_one_rank_and_slices_apply_their_parts() {
         for grid in [[2, 1], [3, 1]] {
             assert!(bits(&adapted(grid)) == bits(&alone), "{architecture} {grid:?}");
         }
-        // The same as those that are loaded while the model runs.
+        // Adapters that are loaded while the model runs give the same bits.
         let later = |grid| {
             let loads = |runner: &mut Runner| {
                 let adapter = runner.adapter_base().open(adapter.path()).unwrap().adapter;
