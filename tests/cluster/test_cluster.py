@@ -273,6 +273,26 @@ def lines_of(reply):
 
 
 @each
+def test_a_slow_rank_changes_no_text(launcher, tmp_path):
+    served = Served(tmp_path, launcher, 2)
+    try:
+        expected = served.text(PROMPTS[0], tokens=200)
+        found = []
+        asks = threading.Thread(target=lambda: found.append(served.text(PROMPTS[0], tokens=200)))
+        process = served.pids()[1]
+        asks.start()
+        for _ in range(3):
+            os.kill(process, signal.SIGSTOP)
+            time.sleep(0.5)
+            os.kill(process, signal.SIGCONT)
+            time.sleep(0.05)
+        asks.join(LIMIT)
+        assert found == [expected]
+    finally:
+        served.end()
+
+
+@each
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_lost_rank_ends_every_stream_and_all_ranks(launcher, tmp_path, how, rank):
