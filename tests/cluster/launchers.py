@@ -4,7 +4,6 @@ GANNET_TEST_MPIRUN, with `:` between them."""
 import os
 import signal
 import subprocess
-import tempfile
 import time
 
 # Time in which a command over ranks ends.
@@ -47,8 +46,6 @@ class Ranks:
         self, folder, launcher, ranks, *arguments, others=(), each=(), **environment
     ):
         self.out, self.err = folder / "out", folder / "err"
-        # Open MPI does not start in a folder of an ended launcher that had the same process id.
-        self.temporary = tempfile.TemporaryDirectory(prefix="mpi-", ignore_cleanup_errors=True)
         with open(self.out, "w") as out, open(self.err, "w") as err:
             self.process = subprocess.Popen(
                 command(launcher, ranks, *arguments, others=others, each=each),
@@ -56,11 +53,10 @@ class Ranks:
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
+                # In the usual folder Open MPI does not start where an ended launcher has left what
+                # had the same process id.
                 env={
-                    **os.environ,
-                    "GANNET_THREADS": "1",
-                    "TMPDIR": self.temporary.name,
-                    **environment,
+                    **os.environ, "GANNET_THREADS": "1", "TMPDIR": str(folder), **environment
                 },
             )
 

@@ -23,10 +23,15 @@ const ROLE: &str = "GANNET_TEST_ROLE";
 /// standard error, and whether all succeeded.
 fn launched(launcher: &Launcher, ranks: usize, role: &str) -> (String, bool) {
     let Launcher { path, library } = launcher;
+    // In the usual folder Open MPI does not start where an ended launcher has left what had the
+    // same process id.
+    let folder = format!("gannet-mpi-{role}-{ranks}-{}", std::process::id());
+    let folder = std::env::temp_dir().join(folder);
+    std::fs::create_dir_all(&folder).unwrap();
     // A pipe would be waited for as long as any process has it.
-    let file = format!("gannet-mpi-{role}-{ranks}-{}", std::process::id());
-    let file = std::env::temp_dir().join(file);
+    let file = folder.join("errors");
     let mut command = Command::new(path);
+    command.env("TMPDIR", &folder);
     command.env(ROLE, role).env_remove(LIBRARY).envs(library.iter().map(|it| (LIBRARY, it)));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&file).unwrap());
     if is_open_mpi(path) {
@@ -39,7 +44,7 @@ fn launched(launcher: &Launcher, ranks: usize, role: &str) -> (String, bool) {
     let mut child = command.spawn().unwrap_or_else(|error| panic!("{launcher:?}: {error}"));
     let succeeded = ended(&mut child);
     let said = std::fs::read_to_string(&file).unwrap();
-    std::fs::remove_file(&file).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
     (said, succeeded)
 }
 
