@@ -43,7 +43,7 @@ fn in_a_circle(folder: &Path) -> Checkpoint {
 #[test]
 fn each_further_layer_drafts_from_the_states_of_the_one_before() {
     let folder = tempfile::tempdir().unwrap();
-    let engine = always(&in_a_circle(folder.path()), "mtp", 16);
+    let engine = always(&in_a_circle(folder.path()), "mtp", 0, 16);
     let ask = |first: u32| {
         let sampling = SamplingParams { temperature: 0.0, ..SamplingParams::default() };
         let prompt = (0..7).map(|at| (first + at) % CIRCLE as u32).collect();
@@ -74,7 +74,7 @@ fn further_layers_leave_the_text_as_it_is() {
     };
     let want = all(&engine(&open(folder.path()), Speculate::Off, 0));
     for (how, chunk) in [("mtp", 16), ("mtp", 1), ("mtp:1", 512), ("auto", 512)] {
-        let engine = always(&checkpoint, how, chunk);
+        let engine = always(&checkpoint, how, 64 << 20, chunk);
         for _ in 0..2 {
             assert_eq!(all(&engine), want, "{how}, {chunk}");
         }

@@ -10,18 +10,27 @@ use engine::{
 use formats::Checkpoint;
 
 pub fn engine(checkpoint: &Checkpoint, speculate: Speculate, draft_memory: usize) -> EngineHandle {
-    let options = EngineOptions { speculate, draft_memory, ..EngineOptions::default() };
-    let load = LoadOptions { logit_rows: options.logit_rows(), ..LoadOptions::default() };
-    start(Runner::load(checkpoint, &load).unwrap(), options).0
+    started(checkpoint, EngineOptions { speculate, draft_memory, ..EngineOptions::default() }, None)
 }
 
-/// An engine that drafts wherever it may, with prompts in chunks of so many tokens.
-pub fn always(checkpoint: &Checkpoint, how: &str, chunk: usize) -> EngineHandle {
-    let speculate = how.parse().unwrap();
-    let options = EngineOptions { speculate, drafts_always: true, ..EngineOptions::default() };
+/// An engine that drafts wherever it may, whatever its steps take, with a memory of texts and
+/// prompts in chunks of so many tokens.
+pub fn always(
+    checkpoint: &Checkpoint,
+    how: &str,
+    draft_memory: usize,
+    chunk: usize,
+) -> EngineHandle {
+    let (speculate, drafts_always) = (how.parse().unwrap(), true);
+    let options =
+        EngineOptions { speculate, drafts_always, draft_memory, ..EngineOptions::default() };
+    started(checkpoint, options, Some(chunk))
+}
+
+fn started(checkpoint: &Checkpoint, options: EngineOptions, chunk: Option<usize>) -> EngineHandle {
     // Each sequence has spare blocks of its own.
     let (logit_rows, parallel) = (options.logit_rows(), options.running);
-    let load = LoadOptions { logit_rows, parallel, chunk: Some(chunk), ..LoadOptions::default() };
+    let load = LoadOptions { logit_rows, parallel, chunk, ..LoadOptions::default() };
     start(Runner::load(checkpoint, &load).unwrap(), options).0
 }
 
@@ -57,7 +66,7 @@ fn the_text_is_the_same_whoever_drafts() {
         let hows =
             [("auto", 0), ("auto:1", 0), ("suffix", 0), ("suffix:3", 1 << 20), ("ngram:5", 0)];
         for (how, memory) in hows {
-            let engine = engine(&checkpoint, how.parse().unwrap(), memory);
+            let engine = always(&checkpoint, how, memory, 512);
             for (seed, want) in (0..).zip(&want) {
                 let wrong = Request { prediction: vec![1, 2, 3, 9, 0, 1], ..request(seed) };
                 let right = Request { prediction: want.ids.clone(), ..request(seed) };
@@ -141,7 +150,7 @@ fn layers_of_the_model_draft_and_the_text_is_the_same() {
         for how in ["mtp", "mtp:1", "mtp:3", "auto", "off"] {
             let engine = match how {
                 "auto" | "off" => engine(&checkpoint, how.parse().unwrap(), 0),
-                _ => always(&checkpoint, how, 512),
+                _ => always(&checkpoint, how, 0, 512),
             };
             for _ in 0..2 {
                 assert_eq!(all(&engine), want, "{what}, {how}");
@@ -162,7 +171,7 @@ fn layers_of_the_model_draft_and_the_text_is_the_same() {
 #[test]
 fn tenants_do_not_share_suffixes() {
     let (checkpoint, _folder) = repeating();
-    let engine = engine(&checkpoint, Speculate::default(), 1 << 20);
+    let engine = always(&checkpoint, "auto", 1 << 20, 512);
     let ask = |space: u8| {
         let request = Request { space: [space; 16], cold: true, ..request(1) };
         collect(engine.submit(request).unwrap()).0
