@@ -6,7 +6,6 @@
 
 mod bench;
 mod endpoint;
-mod events;
 mod eviction;
 mod lengths;
 mod load_test;

@@ -1,12 +1,14 @@
 //! Receives one streamed answer: the times of its events, and the usage.
 
 use super::endpoint::Endpoint;
-use super::events::{Event, Parser};
 use super::workload::LoadRequest;
+use client::{EventParser, ServerSentEvent};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
+/// Maximum size of an event in bytes.
+const MAX_EVENT: usize = 1 << 20;
 /// Maximum number of characters of a server's error message.
 const MAX_CHARS: usize = 300;
 
@@ -96,7 +98,7 @@ struct PromptDetails {
 pub(super) struct Watcher {
     endpoint: Endpoint,
     sent: Instant,
-    parser: Parser,
+    parser: EventParser,
     /// When events with text were received.
     texts: Vec<Instant>,
     /// When the last event of the answer itself was received.
@@ -107,7 +109,7 @@ pub(super) struct Watcher {
 
 impl Watcher {
     pub fn new(endpoint: Endpoint) -> Self {
-        let (sent, parser, texts) = (Instant::now(), Parser::default(), Vec::new());
+        let (sent, parser, texts) = (Instant::now(), EventParser::new(MAX_EVENT), Vec::new());
         Self { endpoint, sent, parser, texts, last: None, usage: None, complete: false }
     }
 
@@ -121,7 +123,7 @@ impl Watcher {
         events.iter().try_for_each(|event| self.event(event, now))
     }
 
-    fn event(&mut self, event: &Event, now: Instant) -> Result<(), RequestFailure> {
+    fn event(&mut self, event: &ServerSentEvent, now: Instant) -> Result<(), RequestFailure> {
         if event.data.trim() == "[DONE]" {
             self.complete = true;
             return Ok(());

@@ -3,38 +3,54 @@
 //!
 //! Invariant: the parser holds at most one event, of bounded size.
 
-/// Maximum size of one line or event in bytes.
-const MAX_BYTES: usize = 1 << 20;
-
-/// One event.
+/// A server-sent event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Event {
+pub struct ServerSentEvent {
     /// Name of the event; empty if it has none.
     pub name: String,
+    /// The lines of data, with LF between them.
     pub data: String,
 }
 
 /// An event or a line exceeds the maximum size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TooLong;
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an event is longer than {limit} bytes")]
+pub struct EventTooLong {
+    /// The maximum size in bytes.
+    pub limit: usize,
+}
 
-/// Parses bytes into events.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Parser {
+/// Parses bytes into server-sent events.
+#[derive(Clone, Debug)]
+pub struct EventParser {
+    /// Maximum size of one line or event in bytes.
+    max_bytes: usize,
     line: Vec<u8>,
     /// Whether the last byte was CR, so that an LF next belongs to it.
     after_cr: bool,
     not_first: bool,
-    event: Event,
+    event: ServerSentEvent,
     has_data: bool,
 }
 
-impl Parser {
+impl EventParser {
+    /// A parser of events of at most `max_bytes`.
+    pub fn new(max_bytes: usize) -> Self {
+        Self {
+            max_bytes,
+            line: Vec::new(),
+            after_cr: false,
+            not_first: false,
+            event: ServerSentEvent::default(),
+            has_data: false,
+        }
+    }
+
     /// Adds bytes and returns the events that they complete.
     ///
     /// # Errors
-    /// If an event is longer than 1 MiB.
-    pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<Event>, TooLong> {
+    /// If an event is longer than the maximum.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<ServerSentEvent>, EventTooLong> {
         let (mut rest, mut events) = (bytes, Vec::new());
         while let Some(&first) = rest.first() {
             if std::mem::take(&mut self.after_cr) && first == b'\n' {
@@ -43,8 +59,8 @@ impl Parser {
             }
             let end = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
             self.line.extend_from_slice(&rest[..end.unwrap_or(rest.len())]);
-            if self.line.len() + self.event.data.len() > MAX_BYTES {
-                return Err(TooLong);
+            if self.line.len() + self.event.data.len() > self.max_bytes {
+                return Err(EventTooLong { limit: self.max_bytes });
             }
             let Some(end) = end else { break };
             self.after_cr = rest[end] == b'\r';
@@ -55,7 +71,7 @@ impl Parser {
     }
 
     /// Ends a line. An empty line ends an event, which is returned.
-    fn end_line(&mut self) -> Option<Event> {
+    fn end_line(&mut self) -> Option<ServerSentEvent> {
         let bytes = std::mem::take(&mut self.line);
         let text = String::from_utf8_lossy(&bytes);
         let is_first = !std::mem::replace(&mut self.not_first, true);
@@ -92,7 +108,7 @@ mod tests {
     /// The events of `text`, whatever the pieces that it comes in.
     fn check(text: &str, expected: &[(&str, &str)]) {
         for size in 1..=text.len().max(1) {
-            let (mut parser, mut found) = (Parser::default(), Vec::new());
+            let (mut parser, mut found) = (EventParser::new(1 << 20), Vec::new());
             for piece in text.as_bytes().chunks(size) {
                 found.extend(parser.push(piece).unwrap());
             }
@@ -131,8 +147,17 @@ mod tests {
     }
 
     #[test]
+    fn the_limit_is_of_lines_and_of_events() {
+        let push = |text: &str| EventParser::new(10).push(text.as_bytes());
+        assert_eq!(push("data: 1234\n\n").unwrap()[0].data, "1234");
+        assert_eq!(push("data: 12345\n"), Err(EventTooLong { limit: 10 }));
+        assert_eq!(push("data:1234\ndata:5678\n\n"), Err(EventTooLong { limit: 10 }));
+        assert_eq!(push(&"\n".repeat(99)), Ok(Vec::new()));
+    }
+
+    #[test]
     fn what_never_ends_is_refused() {
-        let mut parser = Parser::default();
+        let mut parser = EventParser::new(1 << 20);
         let piece = vec![b'x'; 1000];
         let refused = (0..2000).any(|_| parser.push(&piece).is_err());
         assert!(refused);
