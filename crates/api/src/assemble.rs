@@ -36,6 +36,9 @@ pub(crate) struct Assembler {
     /// Tokens that the decoder and the parser still hold back.
     undecided: Vec<TokenText>,
     undecided_count: usize,
+    /// Tokens so far, and of these the ones before an unfinished call.
+    count: usize,
+    before_call: Option<usize>,
     reasoning_tokens: usize,
     /// Tokens that may belong to a stop string, and where in the content each begins.
     held: VecDeque<(usize, TokenText)>,
@@ -74,6 +77,8 @@ impl Assembler {
             stop_texts,
             undecided: Vec::new(),
             undecided_count: 0,
+            count: 0,
+            before_call: None,
             reasoning_tokens: 0,
             held: VecDeque::new(),
             taken: 0,
@@ -91,6 +96,7 @@ impl Assembler {
     /// Adds a token and returns the text that it completes.
     pub fn push(&mut self, id: u32, logprobs: Option<TokenLogprobs>) -> Step {
         self.undecided_count += 1;
+        self.count += 1;
         if let Some(logprobs) = logprobs {
             let token = self.token_text(id, &logprobs);
             self.undecided.push(token);
@@ -131,6 +137,13 @@ impl Assembler {
         self.parser.is_cut()
     }
 
+    /// Tokens before an unfinished call, or before text that is not decided unless the model has
+    /// ended the answer.
+    pub fn settled(&self, is_ended: bool) -> usize {
+        let undecided = if is_ended { 0 } else { self.undecided_count };
+        self.before_call.unwrap_or(self.count - undecided)
+    }
+
     /// Number of reasoning tokens.
     pub fn reasoning_tokens(&self) -> usize {
         let undecided = if self.parser.in_reasoning() { self.undecided_count } else { 0 };
@@ -141,6 +154,11 @@ impl Assembler {
         let mut step = Step::default();
         for event in events {
             let count = std::mem::take(&mut self.undecided_count);
+            match &event {
+                OutputEvent::CallStart { .. } => self.before_call = Some(self.count - count),
+                OutputEvent::CallEnd | OutputEvent::CallBroken => self.before_call = None,
+                _ => {}
+            }
             match event {
                 OutputEvent::Content(text) => self.content(&text, &mut step),
                 OutputEvent::Reasoning(text) => {

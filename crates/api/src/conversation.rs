@@ -6,11 +6,12 @@ use crate::description::TextParts;
 use crate::effort;
 use crate::error::ApiError;
 use crate::length::TokenLimit;
-use crate::message::Message;
+use crate::message::{Message, Role};
 use crate::probed_template::{ProbedTemplate, ProbedTemplates};
 use crate::reasoning_tags::ReasoningTags;
 use crate::rendered_chat::{ChatSource, RenderedChat};
 use crate::replay::{ReplayMemory, digests};
+use crate::replay_turn::ReplayTurn;
 use crate::request::ChatRequest;
 use crate::template_message::template_message;
 use formats::{ChatRules, families};
@@ -43,6 +44,9 @@ pub(crate) struct ChatTerms<'a> {
     pub ends: &'a [u32],
     /// Most tokens of the prompt.
     pub limit: TokenLimit,
+    /// The last answer of the conversation, where its tokens are known; else it is looked for in
+    /// the memory.
+    pub last: Option<&'a Arc<ReplayTurn>>,
 }
 
 impl ChatRenderer {
@@ -104,12 +108,15 @@ impl ChatRenderer {
         probed: &'a ProbedTemplate,
         terms: ChatTerms<'a>,
     ) -> Result<RenderedChat<'a>, ApiError> {
-        let ChatTerms { space, ends, limit } = terms;
+        let ChatTerms { space, ends, limit, last } = terms;
         let tokenizer = &self.assets.tokenizer;
         let messages = arranged(request, probed);
         let input = self.input(request, probed, &messages)?;
         let digests = digests(space, &setting(&input), &messages);
-        let turn = self.memory.find(&messages, |at| digests[at]);
+        let turn = match last {
+            Some(turn) => answer_at(&request.messages, &messages).map(|at| (at, Arc::clone(turn))),
+            None => self.memory.find(&messages, |at| digests[at]),
+        };
         let source = ChatSource {
             request,
             assets: &self.assets,
@@ -146,6 +153,22 @@ impl ChatRenderer {
         }
         Ok(Value::Object(input))
     }
+}
+
+/// The number of the last answer of `given` in the arranged messages; `None` if it became several.
+fn answer_at(given: &[Message], arranged: &[Message]) -> Option<usize> {
+    let is_answer = |message: &&Message| message.role == Role::Assistant;
+    let answer = given.iter().rfind(is_answer)?;
+    let is_empty = |message: &Message| {
+        message.calls.is_empty() && message.text().is_none_or(|text| text.is_empty())
+    };
+    let mut answers = (0..arranged.len()).rev().filter(|at| is_answer(&&arranged[*at]));
+    let mut last = answers.next()?;
+    // An empty answer that stands between results and a question is nobody's.
+    if is_empty(&arranged[last]) && !is_empty(answer) {
+        last = answers.next()?;
+    }
+    (arranged[last].calls.len() == answer.calls.len()).then_some(last)
 }
 
 /// The messages as the template takes them.

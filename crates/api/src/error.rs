@@ -54,6 +54,13 @@ pub enum ApiError {
     Engine(String),
 }
 
+impl ApiError {
+    /// Whether the prompt fills the context.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::ContextLength { .. } | Self::FarBeyondContext { .. })
+    }
+}
+
 /// The message of a prompt that is too long.
 fn over_context(prompt_tokens: &usize, context_length: &usize) -> String {
     let (prompt_tokens, context_length) = (*prompt_tokens, *context_length);

@@ -4,6 +4,7 @@
 //! Invariant: dropping a [`TextStream`] cancels its generation and no other; the crate knows
 //! nothing of HTTP.
 
+mod answer_record;
 mod arrange;
 mod assemble;
 mod cache_report;
@@ -45,6 +46,7 @@ mod replay_turn;
 mod request;
 mod service;
 mod service_receipts;
+mod service_transcripts;
 mod stream;
 mod structure;
 mod template_message;
@@ -52,6 +54,7 @@ mod token_positions;
 mod tool_prompt;
 mod traced_constraint;
 mod transcript;
+mod transcript_renderer;
 mod turn_encoding;
 mod turn_records;
 mod usage_counter;
@@ -80,6 +83,9 @@ pub use request::{ChatRequest, Prepared, Prompt, RequestOptions, TextRequest, To
 pub use service::{Service, ServiceParts};
 pub use stream::TextStream;
 pub use traced_constraint::constraint_of_trace;
-pub use transcript::TranscriptRenderer;
+pub use transcript::{
+    AnswerOptions, SettledAnswer, Transcript, TranscriptAnswer, TranscriptMark, TurnTokens,
+};
+pub use transcript_renderer::TranscriptRenderer;
 pub use turn_records::TurnRecords;
 pub use usage_counter::Usage;

@@ -93,6 +93,14 @@ impl Message {
         Self::new("assistant", content)
     }
 
+    /// Adds to the last text of the content.
+    pub(crate) fn push_text(&mut self, text: &str) {
+        match self.content.last_mut() {
+            Some(Part::Text(last)) => last.push_str(text),
+            None => self.content.push(Part::Text(text.to_owned())),
+        }
+    }
+
     /// The text of the content, parts separated by line breaks; `None` without content.
     pub fn text(&self) -> Option<String> {
         let texts: Vec<&str> = self.content.iter().map(|Part::Text(text)| &**text).collect();

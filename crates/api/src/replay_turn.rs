@@ -55,6 +55,20 @@ impl Drop for Weight {
 }
 
 impl ReplayTurn {
+    /// A turn that is known by its tokens alone.
+    pub fn of_tokens(parent: Option<Arc<Self>>, prompt: Vec<u32>, sampled: Vec<u32>) -> Self {
+        Self {
+            calls: Vec::new(),
+            content: String::new(),
+            before: Digested::default(),
+            parent,
+            prompt,
+            sampled,
+            weight: Weight::default(),
+            record: None,
+        }
+    }
+
     /// All tokens of the conversation up to the end of the turn.
     pub fn tokens(&self) -> Vec<u32> {
         let chain: Vec<&ReplayTurn> =

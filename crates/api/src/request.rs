@@ -34,6 +34,8 @@ pub struct ChatRequest {
     pub tools: Vec<Tool>,
     /// Whether tools may, must or must not be called.
     pub tool_choice: ToolChoice,
+    /// Whether the prompt has the tools where [`ToolChoice::None`] lets the answer call none.
+    pub tools_stay: bool,
     /// More than one call may be made in one answer.
     pub parallel_calls: bool,
     /// Prefix of the ids of calls.
@@ -65,6 +67,7 @@ impl Default for ChatRequest {
             messages: Vec::new(),
             tools: Vec::new(),
             tool_choice: ToolChoice::Auto,
+            tools_stay: false,
             parallel_calls: true,
             call_prefix: "call_",
             reasoning_budget: None,
@@ -83,12 +86,15 @@ impl Default for ChatRequest {
 impl ChatRequest {
     /// Whether the tools are part of the prompt.
     pub(crate) fn offers_tools(&self) -> bool {
-        !self.tools.is_empty() && self.tool_choice != ToolChoice::None
+        !self.tools.is_empty() && (self.tool_choice != ToolChoice::None || self.tools_stay)
     }
 
     /// Names and parameters of the tools that an answer may call.
     pub(crate) fn signatures(&self) -> Vec<ToolSignature> {
-        let tools = if self.offers_tools() { &self.tools[..] } else { &[] };
+        let tools = match self.tool_choice {
+            ToolChoice::None => &[],
+            _ => &self.tools[..],
+        };
         let named = tools.iter().filter(|tool| !tool.name.is_empty());
         let signature = |tool: &Tool| {
             let (name, parameters) = (tool.name.clone(), tool.parameters.clone());
@@ -252,6 +258,11 @@ pub(crate) struct OutputSpec {
 }
 
 impl OutputSpec {
+    /// Whether the answer may have calls that are read.
+    pub fn calls_tools(&self) -> bool {
+        self.output.format.is_some() && !self.output.tools.is_empty()
+    }
+
     /// The form of an answer without reasoning and calls.
     pub fn plain(continues: bool) -> Self {
         let (reasoning, tools) = (Reasoning::Unsplit, Arc::default());

@@ -18,8 +18,9 @@ use crate::prompt_history::PromptHistory;
 use crate::receipt::{ModelIdentity, add_vocabulary};
 use crate::rendered_chat::RenderedChat;
 use crate::replay::ReplayMemory;
+use crate::replay_turn::ReplayTurn;
 use crate::request::{
-    ChatRequest, OutputSpec, Prepared, Prompt, RequestOptions, StopTexts, TextRequest,
+    ChatRequest, Origin, OutputSpec, Prepared, Prompt, RequestOptions, StopTexts, TextRequest,
 };
 use crate::stream::{TextStream, TurnRecorder};
 use crate::structure::GreedyMarkup;
@@ -129,7 +130,7 @@ impl Service {
     }
 
     /// Digest of the model, its vocabulary and its template.
-    fn digest(&self) -> ModelDigest {
+    pub(crate) fn digest(&self) -> ModelDigest {
         let mut hash = Sha256::new_with_prefix(&self.card.digest);
         add_vocabulary(&mut hash, self.tokenizer());
         hash.update(self.template_source().unwrap_or_default());
@@ -258,8 +259,21 @@ impl Service {
     /// If the model generates no text, its template cannot render the conversation, the prompt is
     /// longer than the context, a sampling option is out of range, or a grammar cannot be compiled.
     pub fn prepare_chat(&self, request: &ChatRequest) -> Result<Prepared, ApiError> {
+        let (prepared, origin) = self.prepare_turn(request, None)?;
+        // The earlier exchange is not part of the conversation that is remembered.
+        let is_remembered = prepared.form.calls_tools() && request.earlier.is_empty();
+        Ok(Prepared { origin: is_remembered.then_some(origin), ..prepared })
+    }
+
+    /// As [`prepare_chat`](Self::prepare_chat), where the tokens of the last answer may be known;
+    /// with where the prompt comes from.
+    pub(crate) fn prepare_turn(
+        &self,
+        request: &ChatRequest,
+        last: Option<&Arc<ReplayTurn>>,
+    ) -> Result<(Prepared, Origin), ApiError> {
         self.check_task()?;
-        let chat = self.renderer.chat(request, self.chat_terms())?;
+        let chat = self.renderer.chat(request, ChatTerms { last, ..self.chat_terms() })?;
         let tokens = self.after(&request.earlier, &chat.tokens);
         let mut prepared = self.prepare(tokens, &request.sampling, chat.form.clone())?;
         self.mark(&mut prepared, &chat);
@@ -273,11 +287,10 @@ impl Service {
             tags: chat.source.tags,
         };
         prepared.request.constraint = builder.of(request, tools, &mut prepared.warnings)?;
-        let Some(format) = format.filter(|_| !tools.is_empty()) else { return Ok(prepared) };
-        self.make_markup_greedy(&mut prepared.request, format, chat.reasoning);
-        // The earlier exchange is not part of the conversation that is remembered.
-        let origin = request.earlier.is_empty().then_some(chat.origin);
-        Ok(Prepared { origin, ..prepared })
+        if let Some(format) = format.filter(|_| !tools.is_empty()) {
+            self.make_markup_greedy(&mut prepared.request, format, chat.reasoning);
+        }
+        Ok((prepared, chat.origin))
     }
 
     /// Adds to `prepared` the marks of its prompt, and the message at which it leaves the caller's
@@ -433,7 +446,7 @@ impl Service {
         self.tokenizer().encode(text, options).map_err(text_error)
     }
 
-    fn check_task(&self) -> Result<(), ApiError> {
+    pub(crate) fn check_task(&self) -> Result<(), ApiError> {
         match self.info().task {
             ModelTask::Generate => Ok(()),
             _ => Err(ApiError::invalid("model", "the model generates no text")),
@@ -442,7 +455,7 @@ impl Service {
 
     fn chat_terms(&self) -> ChatTerms<'_> {
         let (space, ends) = (self.partition.space, &self.defaults.stop_ids);
-        ChatTerms { space, ends, limit: self.token_limit() }
+        ChatTerms { space, ends, limit: self.token_limit(), last: None }
     }
 
     /// `earlier` followed by `prompt`, without a second BOS.

@@ -1,5 +1,6 @@
 //! The stream of events of one request.
 
+use crate::answer_record::AnswerRecord;
 use crate::assemble::Assembler;
 use crate::cache_watch::CacheWatch;
 use crate::error::ApiError;
@@ -12,7 +13,7 @@ use crate::request::Origin;
 use crate::usage_counter::{Usage, UsageCounter};
 use engine::{Event, Finished, Generation, Outcome, TokenLogprobs};
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The stream of events of one request. Dropping the stream cancels the request and no other.
@@ -25,6 +26,8 @@ pub struct TextStream {
     ready: VecDeque<TextEvent>,
     record: Option<TurnRecorder>,
     receipt: Option<ReceiptIssuer>,
+    /// The answer in its transcript.
+    answer: Option<Arc<Mutex<AnswerRecord>>>,
     /// Whether the progress of the prompt is reported.
     progress: bool,
     /// Prompt tokens of the last report.
@@ -65,6 +68,7 @@ impl TextStream {
             ready: VecDeque::new(),
             record,
             receipt: None,
+            answer: None,
             progress: false,
             reported: None,
             begun: now,
@@ -75,6 +79,11 @@ impl TextStream {
     /// The same stream with a receipt at the end, if there is one.
     pub(crate) fn with_receipt(self, receipt: Option<ReceiptIssuer>) -> Self {
         Self { receipt, ..self }
+    }
+
+    /// The same stream, which records the answer.
+    pub(crate) fn recorded(self, answer: Arc<Mutex<AnswerRecord>>) -> Self {
+        Self { answer: Some(answer), ..self }
     }
 
     /// The same stream with the progress of the prompt.
@@ -162,11 +171,13 @@ impl TextStream {
         self.watch.answered(id);
         let step = self.assembler.push(id, logprobs);
         self.meter.token(id);
+        self.record(Some(id), &step.pieces, false);
         self.ready.extend(step.pieces);
         if let Some(stop) = step.stop {
             self.cut(Finish::StopString(stop));
         } else if step.complete {
             let last = self.assembler.finish(false);
+            self.record(None, &last.pieces, true);
             self.ready.extend(last.pieces);
             self.cut(self.called().unwrap_or(Finish::StopId(id)));
         }
@@ -191,6 +202,7 @@ impl TextStream {
         }
         self.prefilled(self.meter.usage.prompt_tokens);
         let last = self.assembler.finish(finished.outcome == Outcome::Length);
+        self.record(None, &last.pieces, finished.outcome != Outcome::Length);
         self.ready.extend(last.pieces);
         self.meter.usage.reasoning_tokens = self.assembler.reasoning_tokens();
         let (usage, timings) = self.meter.finished(&finished);
@@ -227,6 +239,17 @@ impl TextStream {
         let (weight, record) = Default::default();
         let turn = ReplayTurn { calls, content, before, parent, prompt, sampled, weight, record };
         memory.remember(turn);
+    }
+
+    /// Adds a token and its events to the answer of the transcript, which it ends if
+    /// `is_ended`.
+    fn record(&self, id: Option<u32>, events: &[TextEvent], is_ended: bool) {
+        let Some(answer) = &self.answer else { return };
+        let mut answer = answer.lock().unwrap_or_else(PoisonError::into_inner);
+        answer.sampled.extend(id);
+        answer.take(events);
+        answer.settled = self.assembler.settled(is_ended);
+        answer.is_foreign = self.assembler.is_cut();
     }
 
     fn end(&mut self, event: TextEvent) {

@@ -101,7 +101,8 @@ impl TextAssets {
     }
 
     /// Returns the end of a rendered chat, from the end of the turn before the message `at`: the
-    /// last of `ends` before the content of that message. `None` if the place cannot be found.
+    /// last of `ends` before the content of that message, or where the turn calls nothing and ends
+    /// in another way, what follows its content. `None` if the place cannot be found.
     ///
     /// # Errors
     /// If the template fails or exceeds its budget.
@@ -114,11 +115,31 @@ impl TextAssets {
     ) -> Result<Option<RenderedPrompt>> {
         let marked = guard::mark(input, &self.tokenizer);
         let rendered = guard::unmark(&template.render(&marked, &self.special, None)?);
-        let Ok(pointed) = self.pointed(template, marked, &[at]) else { return Ok(None) };
-        let Some(place) = pointed.places[0] else { return Ok(None) };
-        // The place is right only if the point does not change the text before it.
-        let same = pointed.prompt.text.get(..place) == rendered.text.get(..place);
-        let start = rendered.last_end(ends, place).filter(|_| same);
+        // A place is right only if the point does not change the text before it.
+        let place = |at: usize| {
+            let pointed = self.pointed(template, marked.clone(), &[at]).ok()?;
+            let place = pointed.places[0]?;
+            (pointed.prompt.text.get(..place) == rendered.text.get(..place)).then_some(place)
+        };
+        let Some(next) = place(at) else { return Ok(None) };
+        let end = rendered.last_end(ends, next);
+        let earlier =
+            |count| at.checked_sub(count).filter(|at| input["messages"].get(at).is_some());
+        let Some(turn) = earlier(1) else { return Ok(None) };
+        let message = &input["messages"][turn];
+        // An end before what the turn says is that of an earlier one.
+        let start = match (calls(message), place(turn)) {
+            (true, _) => end,
+            (false, Some(begin)) => {
+                let content = message["content"].as_str().unwrap_or_default().trim();
+                let after = || rendered.text[begin..next].strip_prefix(content).map(str::len);
+                end.filter(|end| *end >= begin).or_else(|| Some(next - after()?))
+            }
+            (false, None) => {
+                let begin = earlier(2).and_then(place);
+                end.filter(|end| begin.is_some_and(|begin| *end >= begin))
+            }
+        };
         Ok(start.map(|start| rendered.part(start..rendered.text.len())))
     }
 
@@ -299,4 +320,9 @@ fn family_of(folder: &Path) -> Option<String> {
     let path = folder.join("config.json");
     let text = formats::read_text(&path, formats::MAX_CONFIG_BYTES).ok()?;
     ModelConfig::from_hf_json(&text, &path).ok().map(|config| config.architecture)
+}
+
+/// Whether a message has calls.
+fn calls(message: &Value) -> bool {
+    message["tool_calls"].as_array().is_some_and(|calls| !calls.is_empty())
 }

@@ -5,7 +5,7 @@
 //! reads slowly are buffered, and the answer is cancelled after a while; the engine never waits
 //! longer for a client.
 
-use crate::generate::transcript::Transcript;
+use crate::generate::logged_texts::LoggedTexts;
 use crate::http::app::App;
 use crate::http::error::HttpError;
 use crate::http::models::ModelUse;
@@ -57,7 +57,7 @@ pub(crate) struct RequestLog {
     pub usage: Usage,
     /// Pieces of text of each choice that has not ended: about as many as tokens.
     pieces: Vec<usize>,
-    transcript: Option<Transcript>,
+    logged: Option<LoggedTexts>,
     /// What the prompts found in the cache.
     cache: Arc<RequestReports>,
     /// The longest wait, and the times of all choices together.
@@ -98,8 +98,8 @@ impl Choices {
             tokio::spawn(pump(index, stream, sender.clone(), app.clone()));
         }
         request.id.charge.spend(prompts.iter().map(|prompt| prompt.prompt().len()).sum());
-        let begin = || Transcript::begin(service, &request.id.name, prompts, count);
-        let transcript = app.options.log_prompts.then(begin);
+        let begin = || LoggedTexts::begin(service, &request.id.name, prompts, count);
+        let logged = app.options.log_prompts.then(begin);
         let log = RequestLog {
             request: request.id.clone(),
             id,
@@ -109,7 +109,7 @@ impl Choices {
             finish: Vec::new(),
             usage: Usage::default(),
             pieces: vec![0; count],
-            transcript,
+            logged,
             cache: kept(context, prompts),
             timings: Timings::default(),
         };
@@ -148,14 +148,14 @@ impl RequestLog {
         match event {
             TextEvent::Content(delta) | TextEvent::Reasoning(delta) => {
                 self.pieces[index] += 1;
-                if let Some(transcript) = &mut self.transcript {
-                    transcript.add(index, &delta.text);
+                if let Some(logged) = &mut self.logged {
+                    logged.add(index, &delta.text);
                 }
             }
             TextEvent::Call(_) => self.pieces[index] += 1,
             TextEvent::Admitted(found) => {
                 if let Some(prompt) = prompt {
-                    self.cache.admitted(prompt, found, self.transcript.is_some());
+                    self.cache.admitted(prompt, found, self.logged.is_some());
                 }
             }
             TextEvent::Done(done) => self.done(index, done, prompt.is_some()),
@@ -196,8 +196,8 @@ impl Drop for RequestLog {
         // An answer that its client left is charged for the pieces that were sent.
         let unfinished: usize = self.pieces.iter().sum();
         self.request.charge.spend(self.usage.completion_tokens + unfinished);
-        if let Some(transcript) = &self.transcript {
-            transcript.end(&self.request.name);
+        if let Some(logged) = &self.logged {
+            logged.end(&self.request.name);
         }
         self.http.closed(outcome == CANCELLED);
         tracing::info!(

@@ -79,6 +79,53 @@ fn built_in_templates_give_the_bytes_of_the_published_ones() {
     }
 }
 
+/// Templates that write the day before the first message, so that their prefix is another one each
+/// day.
+const DATED: &[&str] = &["meta-llama-Llama-3.1-8B-Instruct", "openai-gpt-oss-120b"];
+
+/// The prompt before the text of the first message of the user, which names the folder.
+fn prefix(source: &str, folder: &str, day: &str) -> String {
+    let now = text::parse_now(&format!("{day}T03:04:05")).unwrap();
+    let parameters = json!({"type": "object", "properties": {"path": {"type": "string"}}});
+    let function = json!({"name": "read", "description": "Reads.", "parameters": parameters});
+    let user = format!("{folder} on linux. It is {day}.");
+    let input = json!({
+        "messages": [
+            {"role": "system", "content": "You work."}, {"role": "user", "content": user},
+        ],
+        "tools": [{"type": "function", "function": function}],
+    });
+    let template = ChatTemplate::from_source(source).unwrap();
+    let input = template.with_defaults(input, Some(now));
+    let text = template.render(&input, &special(), Some(now)).unwrap();
+    let (before, after) = text.split_once(&user).unwrap();
+    assert!(before.contains("You work."), "{text}");
+    assert!(!after.contains("Reads."), "{text}");
+    before.to_owned()
+}
+
+#[test]
+fn the_prompt_prefix_is_the_same_everywhere() {
+    let Some(folder) = fixtures::find("templates") else { return };
+    let (mut dated, mut checked) = (Vec::new(), 0);
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|e| e != "jinja") {
+            continue;
+        }
+        checked += 1;
+        let source = std::fs::read_to_string(&path).unwrap();
+        let here = prefix(&source, "/here", "2026-01-02");
+        assert_eq!(here, prefix(&source, "/there/or/there", "2026-01-02"), "{}", path.display());
+        if here != prefix(&source, "/here", "2026-02-03") {
+            dated.push(path.file_stem().unwrap().to_str().unwrap().to_owned());
+        }
+    }
+    dated.sort();
+    assert_eq!(dated, DATED);
+    assert!(checked >= 9, "{checked}");
+}
+
 /// A conversation as agents have them: all roles, calls with results in their order, reasoning.
 fn conversation(rng: &mut Rng) -> Value {
     let mut some = |share: u64| rng.below(share) == 0;

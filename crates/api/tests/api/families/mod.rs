@@ -11,3 +11,4 @@ mod replay;
 mod round_trip;
 mod scripts;
 mod stage;
+mod transcripts;

@@ -30,7 +30,7 @@ pub fn check(stage: &Stage, answer: &Answer, request: &ChatRequest) {
 }
 
 /// Conversations in which a template may or may not think.
-fn settings(stage: &Stage) -> Vec<Value> {
+pub fn settings(stage: &Stage) -> Vec<Value> {
     match stage.family.thinks {
         true => {
             vec![json!({}), json!({"enable_thinking": true}), json!({"enable_thinking": false})]
@@ -45,7 +45,7 @@ fn asked(messages: Vec<Value>, setting: &Value) -> ChatRequest {
 }
 
 /// An answer with these calls, in white space that no template renders.
-fn said(stage: &Stage, request: &ChatRequest, made: &[(&str, &str)]) -> String {
+pub fn said(stage: &Stage, request: &ChatRequest, made: &[(&str, &str)]) -> String {
     let family = stage.family;
     let format = family.format.name;
     let text = stage.service.render(request).unwrap();

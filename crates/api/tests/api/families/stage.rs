@@ -138,6 +138,13 @@ impl Stage {
         Answer { prompt, sampled: said, reasoning, content, calls, finish, usage }
     }
 
+    /// Begins what `act` answers, and gives the prompt of it once it has been played.
+    pub fn play<T>(&self, act: Act, begin: impl FnOnce() -> T) -> (T, impl FnOnce() -> Vec<u32>) {
+        self.acts.send(act).expect("the engine lives");
+        let begun = begin();
+        (begun, || self.played.recv().expect("the engine reports").prompt)
+    }
+
     /// The prompt of a conversation.
     pub fn prompt(&self, request: &ChatRequest) -> Vec<u32> {
         let prepared = self.service.prepare_chat(request);

@@ -11,12 +11,12 @@ const MAX_TOKENS: usize = 4096;
 
 /// What was answered so far.
 #[derive(Debug)]
-pub(crate) struct Transcript {
+pub(crate) struct LoggedTexts {
     answers: Vec<String>,
     remaining: usize,
 }
 
-impl Transcript {
+impl LoggedTexts {
     /// Logs `prompts`, which get `count` answers.
     pub fn begin(service: &Service, request: &str, prompts: &[Prepared], count: usize) -> Self {
         let mut remaining = MAX_BYTES;
@@ -62,12 +62,12 @@ mod tests {
 
     #[test]
     fn answers_are_cut_between_characters() {
-        let mut transcript = Transcript { answers: vec![String::new(); 2], remaining: 5 };
-        transcript.add(0, "abc");
-        transcript.add(1, "\u{e4}\u{e4}");
-        transcript.add(0, "def");
-        transcript.add(9, "none");
-        assert_eq!(transcript.answers, ["abc", "\u{e4}"]);
-        assert_eq!(transcript.remaining, 0, "what does not fit is left out, a hole is not");
+        let mut logged = LoggedTexts { answers: vec![String::new(); 2], remaining: 5 };
+        logged.add(0, "abc");
+        logged.add(1, "\u{e4}\u{e4}");
+        logged.add(0, "def");
+        logged.add(9, "none");
+        assert_eq!(logged.answers, ["abc", "\u{e4}"]);
+        assert_eq!(logged.remaining, 0, "what does not fit is left out, a hole is not");
     }
 }
