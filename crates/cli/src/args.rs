@@ -244,6 +244,47 @@ pub(crate) struct SamplingArgs {
     ignore_eos: bool,
 }
 
+/// Sampling parameters of a command whose `--max-tokens` is that of several answers together.
+#[cfg(feature = "agent")]
+#[derive(Clone, Debug)]
+pub(crate) struct AnswerSamplingArgs(SamplingArgs);
+
+#[cfg(feature = "agent")]
+impl std::ops::Deref for AnswerSamplingArgs {
+    type Target = SamplingArgs;
+
+    fn deref(&self) -> &SamplingArgs {
+        &self.0
+    }
+}
+
+#[cfg(feature = "agent")]
+impl clap::FromArgMatches for AnswerSamplingArgs {
+    fn from_arg_matches(matches: &clap::ArgMatches) -> Result<Self, clap::Error> {
+        SamplingArgs::from_arg_matches(matches).map(Self)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &clap::ArgMatches) -> Result<(), clap::Error> {
+        self.0.update_from_arg_matches(matches)
+    }
+}
+
+#[cfg(feature = "agent")]
+impl Args for AnswerSamplingArgs {
+    fn augment_args(command: Command) -> Command {
+        SamplingArgs::augment_args(command).mut_arg("max_tokens", |arg| {
+            arg.long("answer-tokens").short(None).visible_alias(None).help(
+                "Maximum number of generated tokens of one answer; -1 for as many as the context \
+                 holds (setting: max-tokens) [default: the model's, else -1]",
+            )
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
 impl ModelArgs {
     /// The model as it was given.
     pub fn name(&self) -> &OsStr {
@@ -256,8 +297,19 @@ impl ModelArgs {
     }
 
     /// Takes this model.
-    pub fn set(&mut self, model: String) {
+    pub fn set(&mut self, model: impl Into<OsString>) {
         self.model = Some(model.into());
+    }
+
+    /// The folder of a model on the hub whose name a setting gives: see
+    /// [`crate::model::hub_folder`].
+    ///
+    /// # Errors
+    ///
+    /// If there is no such model.
+    #[cfg(feature = "agent")]
+    pub fn hub_folder(&self) -> Result<Option<PathBuf>> {
+        self.files.hub_folder(self.name())
     }
 
     /// Finds the folder or file of the model, downloading it first where needed.
@@ -275,6 +327,16 @@ impl FileArgs {
     /// Finds the folder or file of `model`, downloading it first where needed.
     pub fn locate(&self, model: impl AsRef<OsStr>) -> Result<PathBuf> {
         crate::model::locate(model, self.endpoint())
+    }
+
+    /// The folder of a model on the hub that a setting names: see [`crate::model::hub_folder`].
+    ///
+    /// # Errors
+    ///
+    /// If there is no such model.
+    #[cfg(feature = "agent")]
+    pub fn hub_folder(&self, model: &OsStr) -> Result<Option<PathBuf>> {
+        crate::model::hub_folder(model, self.endpoint())
     }
 
     /// The address of the hub, if it was given.
@@ -406,7 +468,7 @@ fn within(name: &str) -> impl Fn(&str) -> Result<f32> + Clone + Send + Sync + 's
 }
 
 /// A number of tokens of which there is at least one, or -1.
-fn most_tokens(text: &str) -> Result<i64> {
+pub(crate) fn most_tokens(text: &str) -> Result<i64> {
     let most = text.parse().ok().filter(|most| *most == -1 || *most > 0);
     most.context("expected a number from 1 on, or -1")
 }

@@ -6,7 +6,6 @@ use anyhow::Result;
 use clap::Args;
 use gannet::Builder;
 use std::ffi::OsString;
-use std::path::Path;
 
 /// A second model, or a head, that drafts tokens, and its memory.
 #[derive(Clone, Debug, Args)]
@@ -31,6 +30,20 @@ impl DraftArgs {
         Ok(self.draft_kv_memory.into_iter().fold(builder, Builder::draft_kv_memory))
     }
 
+    /// Takes the model from the hub if its name is no path, and never from the current folder.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such model.
+    #[cfg(feature = "agent")]
+    pub fn take_from_hub(&mut self, files: &FileArgs) -> Result<()> {
+        let found = self.draft_model.as_ref().map(|model| files.hub_folder(model)).transpose()?;
+        if let Some(folder) = found.flatten() {
+            self.draft_model = Some(folder.into());
+        }
+        Ok(())
+    }
+
     /// Whether there is something that drafts.
     pub fn is_given(&self) -> bool {
         self.draft_model.is_some()
@@ -38,7 +51,7 @@ impl DraftArgs {
 
     /// Bytes of the weights of the draft model, if it is on this machine.
     pub fn weight_bytes(&self) -> u64 {
-        let path = self.draft_model.as_ref().map(Path::new).filter(|path| path.exists());
+        let path = self.draft_model.as_deref().and_then(crate::model::local_path);
         path.map_or(0, formats::weight_bytes)
     }
 }

@@ -1,11 +1,12 @@
 //! The settings that a command runs with, as a `gannet.yaml` that gives the same settings.
 //!
-//! Invariant: the file holds no API key, only the labels of keys in logs.
+//! Invariant: the file holds no API key, only the labels of keys in logs, and no settings of MCP
+//! servers, which may have keys in their variables and addresses.
 
 use crate::folders;
 use crate::logging::LogFormat;
-use crate::settings::keys::{SETTINGS, Setting, flag, setting, setting_of};
-use crate::settings::{SettingsFile, is_switch, unknown_variables};
+use crate::settings::keys::{MCP, SETTINGS, Setting, flag, setting, setting_of};
+use crate::settings::{McpSetting, SettingsFile, is_switch, unknown_variables};
 use anyhow::{Result, bail};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, ValueEnum};
@@ -47,6 +48,7 @@ pub(crate) struct EffectiveSettings {
     settings: Vec<EffectiveSetting>,
     /// Settings of the file that the command has no flag for.
     others: BTreeMap<String, Vec<String>>,
+    mcp: Option<McpSetting>,
     command_takes_settings: bool,
     notes: Vec<String>,
 }
@@ -72,6 +74,7 @@ impl EffectiveSettings {
         Self {
             settings: flags.filter_map(|(setting, arg)| effective(setting, arg)).collect(),
             others,
+            mcp: file.mcp(),
             command_takes_settings: command.get_arguments().any(own),
             notes: found
                 .into_iter()
@@ -79,6 +82,11 @@ impl EffectiveSettings {
                 .chain(idle(command, matches))
                 .collect(),
         }
+    }
+
+    /// The MCP servers, which only a file has.
+    pub fn mcp(&self) -> Option<&McpSetting> {
+        self.mcp.as_ref()
     }
 
     /// Whether the command has a flag that is a setting.
@@ -136,6 +144,10 @@ impl EffectiveSettings {
         );
         for label in labels {
             text += &format!("# a key of clients: {label}\n");
+        }
+        if let Some(McpSetting { value: Value::Object(servers), .. }) = &self.mcp {
+            let names: Vec<_> = servers.keys().map(|it| it.escape_debug().to_string()).collect();
+            text += &format!("# {MCP} is left out, with the servers {}\n", names.join(", "));
         }
         for key in SETTINGS.iter().map(|setting| setting.key).filter(|key| *key != SECRET) {
             let given = self.settings.iter().find(|setting| setting.key == key);
@@ -348,6 +360,14 @@ mod tests {
         let yaml = effective("system: Be brief.\ntemp: 0.5\n", &["--temp", "1"]);
         let lines: Vec<_> = yaml.lines().filter(|line| !line.starts_with('#')).collect();
         assert_eq!(lines, ["temp: 1", "system: \"Be brief.\""]);
+    }
+
+    #[test]
+    fn servers_of_the_agent_are_named_without_their_settings() {
+        let mcp = "mcp:\n  files: { command: [x], env: { KEY: hidden } }\n  web: { url: hidden }\n";
+        let yaml = effective(mcp, &["--grace", "5"]);
+        assert!(yaml.contains("# mcp is left out, with the servers files, web\n"), "{yaml}");
+        assert!(!yaml.contains("hidden") && yaml.contains("grace: 5"), "{yaml}");
     }
 
     #[test]

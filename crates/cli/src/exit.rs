@@ -1,10 +1,9 @@
 //! Exit codes: 0 success, 1 an operating error, 2 wrong usage (most of it from clap), 130 Ctrl-C,
-//! 143 SIGTERM, 129 SIGHUP.
+//! 143 SIGTERM, 129 SIGHUP, 131 SIGQUIT.
 
 use crate::interrupt;
-use crate::output::failure;
+use crate::output::{self, failure};
 use crate::terminal;
-use std::io;
 
 /// The exit code after wrong usage, which is clap's too.
 pub(crate) const WRONG_USAGE: u8 = 2;
@@ -34,7 +33,7 @@ pub(crate) fn code(result: anyhow::Result<()>) -> u8 {
     }
     match error.downcast_ref() {
         Some(&SilentExit(code)) => code,
-        None if is_broken_pipe(&error) => 0,
+        None if output::is_broken_pipe(&error) => 0,
         None => {
             report(&error);
             if error.is::<WrongUsage>() { WRONG_USAGE } else { 1 }
@@ -47,11 +46,15 @@ pub(crate) fn code(result: anyhow::Result<()>) -> u8 {
 pub(crate) fn install_panic_hook() {
     let main = std::thread::current().id();
     std::panic::set_hook(Box::new(move |panic| {
+        let is_main = std::thread::current().id() == main;
+        if is_main {
+            // The message is for the terminal as it was.
+            terminal::restore();
+        }
         let place = panic.location().map_or_else(String::new, |place| format!(" ({place})"));
         let message = panic.payload_as_str().unwrap_or("no message");
         failure(format_args!("internal error: {}{place}", indented(message)));
-        if std::thread::current().id() == main {
-            terminal::restore();
+        if is_main {
             std::process::exit(1);
         }
     }));
@@ -71,26 +74,7 @@ pub(crate) fn report(error: &anyhow::Error) {
     failure(lines);
 }
 
-/// Whether the reader of the output has closed it.
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let io = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
-    io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-}
-
 /// Indents all lines of a message but the first.
 fn indented(message: &str) -> String {
     message.trim_end().replace('\n', "\n  ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_broken_pipe_is_found_below_its_context() {
-        let broken = io::Error::from(io::ErrorKind::BrokenPipe);
-        assert!(is_broken_pipe(&anyhow::Error::from(broken).context("cannot print")));
-        let missing = io::Error::from(io::ErrorKind::NotFound);
-        assert!(!is_broken_pipe(&anyhow::Error::from(missing)));
-    }
 }

@@ -13,6 +13,16 @@ pub(crate) fn is_off(named: &Path) -> bool {
     named.to_str().is_some_and(is_off)
 }
 
+/// Whether one of two paths holds the other. `folder` need not exist, and `other` has no links.
+#[cfg(feature = "agent")]
+pub(crate) fn overlap(folder: &Path, other: &Path) -> bool {
+    let path = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let mut existing = path.ancestors().filter_map(|it| Some((it, it.canonicalize().ok()?)));
+    existing.next().is_some_and(|(found, whole)| {
+        whole.starts_with(other) || (found == path && other.starts_with(whole))
+    })
+}
+
 /// Creates a folder that only its owner may enter, and those above it, unless it exists.
 ///
 /// # Errors

@@ -11,12 +11,15 @@ use std::ffi::OsString;
 const FEW: usize = 30;
 
 /// The options under a heading that `-h` shows too.
-const MAIN: [&str; 25] = [
+const MAIN: [&str; 28] = [
     "alias",
+    "acp",
     "api-key-file",
+    "confirm",
     "ctx",
     "device",
     "host",
+    "json",
     "kv-dir",
     "kv-memory",
     "max-tokens",

@@ -1,5 +1,5 @@
-//! Ctrl-C, SIGTERM and SIGHUP. A signal ends the process at once, unless a command watches for it
-//! to finish its work first. A second signal always ends the process.
+//! Ctrl-C, SIGTERM, SIGQUIT and SIGHUP. A signal ends the process at once, unless a command watches
+//! for it to finish its work first. A second signal always ends the process.
 
 use crate::mpi_world;
 use crate::terminal;
@@ -20,6 +20,8 @@ pub(crate) enum Signal {
     Terminate,
     /// SIGHUP: the terminal is gone.
     Hangup,
+    /// SIGQUIT, Ctrl-\\ in a terminal.
+    Quit,
 }
 
 impl Signal {
@@ -29,6 +31,7 @@ impl Signal {
             Self::Interrupt => 130,
             Self::Terminate => 143,
             Self::Hangup => 129,
+            Self::Quit => 131,
         }
     }
 }
@@ -41,7 +44,7 @@ pub(crate) fn code() -> u8 {
 /// Ends work that Ctrl-C only interrupts, if another signal has come.
 pub(crate) fn check_end() -> Result<(), Interrupted> {
     match *SIGNAL.borrow() {
-        Some(Signal::Terminate | Signal::Hangup) => Err(Interrupted),
+        Some(Signal::Terminate | Signal::Hangup | Signal::Quit) => Err(Interrupted),
         Some(Signal::Interrupt) | None => Ok(()),
     }
 }
@@ -117,15 +120,18 @@ async fn listen() -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
-    // As under nohup.
-    let mut hangup = match is_hangup_ignored() {
-        true => None,
-        false => Some(signal(SignalKind::hangup())?),
+    // As under nohup, and of what a shell has started in the background.
+    let unless_ignored = |kind: SignalKind| match is_ignored(kind.as_raw_value()) {
+        true => Ok(None),
+        false => signal(kind).map(Some),
     };
+    let mut hangup = unless_ignored(SignalKind::hangup())?;
+    let mut quit = unless_ignored(SignalKind::quit())?;
     loop {
         tokio::select! {
             _ = interrupt.recv() => received(Signal::Interrupt),
             _ = terminate.recv() => received(Signal::Terminate),
+            Some(()) = received_by(quit.as_mut()) => received(Signal::Quit),
             Some(()) = received_by(hangup.as_mut()) => {
                 if !LEAVES_HANGUPS.load(Ordering::Relaxed) {
                     received(Signal::Hangup);
@@ -144,14 +150,14 @@ async fn received_by(signal: Option<&mut tokio::signal::unix::Signal>) -> Option
     }
 }
 
-/// Whether the process was started with SIGHUP ignored; so it is where the system does not tell.
+/// Whether the process was started with a signal ignored; so it is where the system does not tell.
 #[cfg(unix)]
-fn is_hangup_ignored() -> bool {
+fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     // The first bit is that of signal 1.
-    ignored.is_none_or(|mask| mask & 1 == 1)
+    ignored.is_none_or(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 #[cfg(not(unix))]
@@ -169,7 +175,7 @@ fn received(signal: Signal) {
         mpi_world::leave(signal.code());
         std::process::exit(signal.code().into());
     }
-    if signal == Signal::Terminate {
+    if matches!(signal, Signal::Terminate | Signal::Quit) {
         mpi_world::ping();
     }
     SIGNAL.send_replace(Some(signal));

@@ -26,6 +26,7 @@ mod elapsed;
 mod endpoint_args;
 mod exit;
 mod folders;
+mod held_lines;
 mod help;
 mod input;
 mod interrupt;
@@ -93,6 +94,8 @@ enum Command {
     Run(Box<commands::run::Args>),
     #[cfg(feature = "chat")]
     Chat(Box<commands::chat::Args>),
+    #[cfg(feature = "agent")]
+    Agent(Box<commands::agent::Args>),
     #[cfg(feature = "chat")]
     Sessions(commands::sessions::Args),
     #[cfg(feature = "serve")]
@@ -198,19 +201,24 @@ fn after_help() -> String {
 }
 
 const SETTINGS_AND_CODES: &str = "\
-Settings: flags for models, devices, sampling, caches and serving are keys of gannet.yaml, by their
-long names (temp: 0.7), and in capitals variables (GANNET_TEMP=0.7), for every command that has the
-flag{listed}. Flags override variables, variables override the file.
+Settings: flags for models, devices, sampling, caches, serving and the agent are keys of gannet.yaml,
+by their long names (temp: 0.7), and in capitals variables (GANNET_TEMP=0.7), for every command that
+has the flag{listed}. Flags override variables, variables override the file.
 GANNET_LOG sets the log filter, GANNET_ISA the instruction set.
 
 Exit codes: 0 success, 1 an error or a check that found something, 2 wrong usage, 130 Ctrl-C, 143
-SIGTERM (serve: 0), 129 SIGHUP.";
+SIGTERM (serve: 0), 129 SIGHUP, 131 SIGQUIT.";
 
 /// Runs the command that `args` ask for, of which the first is the name of the program, and gives
 /// its exit code. Installs a panic hook and signal handlers, and is called once, on the main
 /// thread of a process that does nothing else: help, wrong usage and signals end the process.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
     exit::install_panic_hook();
+    let args: Vec<OsString> = args.into_iter().collect();
+    #[cfg(feature = "agent")]
+    if let Some(code) = commands::agent::serve_tools(&args) {
+        return code;
+    }
     interrupt::install();
     let args = help::arguments(args);
     let done = parse(&args).and_then(|(cli, effective)| follow(cli, &effective, &args));
@@ -239,7 +247,7 @@ fn given(args: &[OsString]) -> Option<Command> {
 /// and so does a request for help, whatever the settings are.
 fn parse(args: &[OsString]) -> Result<(Cli, EffectiveSettings)> {
     let command = || args::with_negative_numbers(help::shaped(Cli::command(), args));
-    let read = || SettingsFile::read(settings::file_asked_for(args).as_deref());
+    let read = || SettingsFile::read(&settings::asked_for(args));
     let applied = read().and_then(|file| Ok((file.apply(command())?, file)));
     let (mut program, file, wrong) = match applied {
         Ok((program, file)) => (program, file, None),
@@ -249,6 +257,12 @@ fn parse(args: &[OsString]) -> Result<(Cli, EffectiveSettings)> {
     let log = || logging::install(0, effective::log_format(args, &file));
     let matches = program.try_get_matches_from_mut(args).unwrap_or_else(|error| {
         log();
+        #[cfg(feature = "agent")]
+        if error.use_stderr() {
+            let text = error.to_string();
+            let first = text.lines().next().unwrap_or_default();
+            commands::agent::say_end(args, first.trim_start_matches("error: "));
+        }
         help::exit(error, args, &mut command())
     });
     let effective = EffectiveSettings::of(&program, &matches, &file);
@@ -256,6 +270,8 @@ fn parse(args: &[OsString]) -> Result<(Cli, EffectiveSettings)> {
         && effective.command_takes_settings()
     {
         log();
+        #[cfg(feature = "agent")]
+        commands::agent::say_end(args, format_args!("{error:#}"));
         return Err(error);
     }
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| {
@@ -263,6 +279,20 @@ fn parse(args: &[OsString]) -> Result<(Cli, EffectiveSettings)> {
         help::end(&error)
     });
     Ok((cli, effective))
+}
+
+/// Runs the agent, which treats what the command line names and what settings name differently.
+#[cfg(feature = "agent")]
+fn run_agent(
+    args: commands::agent::Args,
+    effective: &EffectiveSettings,
+    all: &[OsString],
+) -> Result<()> {
+    let given = given(all).and_then(|command| match command {
+        Command::Agent(args) => Some(*args),
+        _ => None,
+    });
+    commands::agent::run(args, given, effective.mcp())
 }
 
 /// Does what a command says. `all` are all arguments, as they were given.
@@ -280,6 +310,8 @@ fn follow(cli: Cli, effective: &EffectiveSettings, all: &[OsString]) -> Result<(
             Command::Chat(args) => Some(*args),
             _ => None,
         }),
+        #[cfg(feature = "agent")]
+        Command::Agent(args) => run_agent(*args, effective, all),
         #[cfg(feature = "chat")]
         Command::Sessions(args) => commands::sessions::run(&args),
         #[cfg(feature = "serve")]

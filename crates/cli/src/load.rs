@@ -234,6 +234,35 @@ impl SourceArgs {
         self
     }
 
+    /// The same where the current folder gives no model: one that is not in `given`, the arguments
+    /// of the command line alone, is the built-in one, one of the hub, or a path that looks like
+    /// one.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such model.
+    #[cfg(feature = "agent")]
+    pub fn out_of_folder(mut self, given: Option<&Self>) -> Result<Self> {
+        let model = &self.plain.model;
+        if !given.is_some_and(Self::names_model)
+            && let Some(folder) = model.hub_folder()?
+        {
+            self.name = self.name.or_else(|| Some(model.name().to_string_lossy().into_owned()));
+            self.plain.model.set(folder);
+        }
+        if !given.is_some_and(|given| given.draft.is_given()) {
+            self.draft.take_from_hub(&self.plain.model.files)?;
+        }
+        Ok(self)
+    }
+
+    /// The name of the model on a server; `None` for the built-in model, which is no name there.
+    #[cfg(feature = "agent")]
+    pub fn name_on_server(&self) -> Option<String> {
+        let name = self.plain.model.name();
+        Some(name.to_string_lossy().into_owned()).filter(|_| name != model::BUILTIN)
+    }
+
     /// The model as ranks load it.
     pub fn ranked(&self) -> Result<RankedModel> {
         Ok(RankedModel { kv_dir: self.kv_dir()?, ..self.plain.ranked()? })
@@ -266,7 +295,7 @@ impl SourceArgs {
 
     /// The folder or file of the model, if it is on this machine under the name that was given.
     pub fn local_path(&self) -> Option<PathBuf> {
-        Some(PathBuf::from(self.plain.model.name())).filter(|path| path.exists())
+        model::local_path(self.plain.model.name()).map(Path::to_owned)
     }
 
     /// Bytes of the weights of the model and of the one that drafts, as far as they are on this

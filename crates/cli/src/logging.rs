@@ -1,5 +1,6 @@
 //! Logs on standard error.
 
+use crate::held_lines::HeldError;
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tracing_subscriber::EnvFilter;
@@ -41,7 +42,7 @@ pub(crate) fn install(verbosity: u8, format: LogFormat) {
     let ansi = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let reports = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(|| HeldError)
         .with_target(false);
     match format {
         LogFormat::Text => reports.with_ansi(ansi).init(),

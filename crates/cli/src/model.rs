@@ -17,15 +17,35 @@ pub(crate) const BUILTIN: &str = "builtin";
 /// that of the environment.
 pub(crate) fn locate(model: impl AsRef<OsStr>, endpoint: Option<&str>) -> Result<PathBuf> {
     let model = model.as_ref();
+    if model == BUILTIN {
+        return builtin::folder();
+    }
     let path = Path::new(model);
     // Of a model in several files, ranks may have others than the one that is named.
     if path.exists() || (gguf::part_of(path).is_some() && formats::weight_bytes(path) > 0) {
         return Ok(path.to_owned());
     }
-    if model == BUILTIN {
-        return builtin::folder();
-    }
     download(on_hub(model)?, endpoint)
+}
+
+/// The folder of a model on the hub whose name a setting gives, downloaded first; `None` for the
+/// built-in model and a path that begins with `/`, `./`, `../` or `~`. A file or folder of the
+/// current folder is never one of that name.
+///
+/// # Errors
+///
+/// If the name is none of the hub, or the hub does not provide the model.
+#[cfg(feature = "agent")]
+pub(crate) fn hub_folder(model: &OsStr, endpoint: Option<&str>) -> Result<Option<PathBuf>> {
+    if model == BUILTIN || is_like_path(model.to_string_lossy().as_ref()) {
+        return Ok(None);
+    }
+    download(on_hub(model)?, endpoint).map(Some)
+}
+
+/// The path of a model that is on this machine under the name that was given.
+pub(crate) fn local_path(model: &OsStr) -> Option<&Path> {
+    Some(Path::new(model)).filter(|path| model != BUILTIN && path.exists())
 }
 
 #[cfg(feature = "hub")]
@@ -48,9 +68,9 @@ fn download(model: &str, _: Option<&str>) -> Result<PathBuf> {
 pub(crate) fn public_name(model: impl AsRef<OsStr>) -> Option<String> {
     let model = model.as_ref();
     match Path::new(model) {
+        _ if model == BUILTIN => Some(builtin::NAME.to_owned()),
         path if builtin::is_unpacked(path) => Some(builtin::NAME.to_owned()),
         path if path.exists() => gguf::model_name(path),
-        _ if model == BUILTIN => Some(builtin::NAME.to_owned()),
         _ => model.to_str().map(str::to_owned),
     }
 }
@@ -68,7 +88,7 @@ pub(crate) fn lasting_name(model: &OsStr) -> Option<String> {
 fn on_hub(model: &OsStr) -> Result<&str> {
     let missing = || anyhow!("{}: no such file or folder", model.display());
     let model = model.to_str().with_context(missing)?;
-    let like_path = ["/", "./", "../", "~"].iter().any(|start| model.starts_with(start));
+    let like_path = is_like_path(model);
     let weights = [".gguf", ".safetensors"].iter().any(|end| model.ends_with(end));
     let like_file = !model.contains(':') && weights;
     let name = model.split(['@', ':']).next().unwrap_or_default();
@@ -76,6 +96,11 @@ fn on_hub(model: &OsStr) -> Result<&str> {
         true => Err(missing()),
         false => Ok(model),
     }
+}
+
+/// Whether a name can only be a path.
+fn is_like_path(model: &str) -> bool {
+    ["/", "./", "../", "~"].iter().any(|start| model.starts_with(start))
 }
 
 #[cfg(test)]
@@ -112,6 +137,18 @@ mod tests {
         check("big-00002-of-00003.gguf", Some("big"));
         check("model.safetensors", None);
         assert_eq!(public_name(folder.path()), None);
+    }
+
+    #[cfg(feature = "agent")]
+    #[test]
+    fn a_name_of_a_setting_is_no_path_unless_it_looks_like_one() {
+        for path in [BUILTIN, "/a/b", "./a", "../a", "~/a"] {
+            assert!(matches!(hub_folder(OsStr::new(path), None), Ok(None)), "{path}");
+        }
+        // A folder of the crate.
+        assert!(Path::new("src").exists());
+        let error = hub_folder(OsStr::new("src"), None).unwrap_err().to_string();
+        assert_eq!(error, "src: no such file or folder");
     }
 
     #[test]

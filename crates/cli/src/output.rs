@@ -2,6 +2,7 @@
 //!
 //! Invariant: output is flushed at once, so that it is complete however the process ends.
 
+use crate::held_lines;
 use crate::logging;
 use anstyle::Style;
 use anyhow::{Context, Result};
@@ -50,6 +51,19 @@ pub(crate) fn report<J: Serialize>(
     if as_json { json(&to_json()) } else { text(&to_text()) }
 }
 
+/// Whether an error says that the reader of standard output has closed it.
+#[cfg(feature = "agent")]
+pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
+    let is_of_output = error.chain().any(|cause| cause.to_string() == CANNOT);
+    is_of_output && is_broken_pipe(error)
+}
+
+/// Whether an error comes from a pipe or a connection that the other side has closed.
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
+    io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
 /// Whether every CPU computes the bits of a model with this arithmetic, and what keeps it from
 /// that.
 pub(crate) fn bits(arithmetic: &str) -> String {
@@ -65,13 +79,13 @@ pub(crate) fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Writes a line to standard error, as a log line where those are JSON. A failure to write is
-/// ignored.
+/// Writes a line to standard error, as a log line where those are JSON. A terminal obeys nothing of
+/// it. A failure to write is ignored.
 pub(crate) fn note(line: impl Display) {
     if logging::is_json() {
         tracing::info!(target: logging::NOTE, "{line}");
     } else {
-        let _ = writeln!(anstream::stderr(), "{line}");
+        held_lines::write(&format!("{}\n", shown(line.to_string())));
     }
 }
 
@@ -80,8 +94,23 @@ pub(crate) fn failure(line: impl Display) {
     if logging::is_json() {
         tracing::error!(target: logging::NOTE, "{line}");
     } else {
-        let _ = writeln!(anstream::stderr(), "error: {line}");
+        held_lines::write(&format!("error: {}\n", shown(line.to_string())));
     }
+}
+
+/// A text of which a terminal obeys nothing, where standard error is one.
+#[cfg(feature = "agent")]
+fn shown(text: String) -> String {
+    match io::stderr().is_terminal() {
+        true => agent::printable(text.as_bytes()),
+        false => text,
+    }
+}
+
+/// A text as it is: without an agent, none comes from a server.
+#[cfg(not(feature = "agent"))]
+fn shown(text: String) -> String {
+    text
 }
 
 /// Writes dimmed text to standard error, if it is a terminal.
@@ -96,6 +125,14 @@ pub(crate) fn aside(text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_broken_pipe_is_found_below_its_context() {
+        let broken = io::Error::from(io::ErrorKind::BrokenPipe);
+        assert!(is_broken_pipe(&anyhow::Error::from(broken).context("cannot print")));
+        let missing = io::Error::from(io::ErrorKind::NotFound);
+        assert!(!is_broken_pipe(&anyhow::Error::from(missing)));
+    }
 
     #[test]
     fn bits_are_portable_where_every_part_of_the_arithmetic_is() {

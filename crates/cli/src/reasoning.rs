@@ -63,6 +63,12 @@ impl Session {
     }
 }
 
+/// The variables of the template for this effort.
+#[cfg(feature = "agent")]
+pub(crate) fn of_effort(effort: &str) -> Map<String, Value> {
+    kwargs(None, Some(effort))
+}
+
 fn kwargs(think: Option<bool>, effort: Option<&str>) -> Map<String, Value> {
     let think = think.map(|think| ("enable_thinking".to_owned(), json!(think)));
     let effort = effort.map(|effort| ("reasoning_effort".to_owned(), json!(effort)));

@@ -38,12 +38,26 @@ impl StateDirArgs {
     ///
     /// If there is none.
     pub fn sessions(&self) -> Result<SessionFolder> {
+        self.folder("sessions")
+    }
+
+    /// The folder of the sessions of agents, which need not exist yet.
+    ///
+    /// # Errors
+    ///
+    /// If there is none.
+    #[cfg(feature = "agent")]
+    pub fn agent_sessions(&self) -> Result<SessionFolder> {
+        self.folder("agent")
+    }
+
+    fn folder(&self, name: &str) -> Result<SessionFolder> {
         let folder = match &self.state_dir {
             Some(named) if folders::is_off(named) => bail!("--state-dir is off: sessions need one"),
             Some(folder) => folder.clone(),
             None => folders::state().context("no HOME for sessions: name a folder, --state-dir")?,
         };
-        Ok(SessionFolder(folder.join("sessions")))
+        Ok(SessionFolder(folder.join(name)))
     }
 }
 
@@ -86,12 +100,18 @@ pub(crate) struct ListedSession {
 
 impl SessionFolder {
     fn file(&self, name: &SessionName) -> PathBuf {
-        self.0.join(format!("{name}.{EXTENSION}"))
+        self.path(name, EXTENSION)
     }
 
     /// A file of this process beside that of a session, which no session has as its own.
     fn hidden(&self, name: &SessionName, extension: &str) -> PathBuf {
         self.0.join(format!(".{name}.{extension}"))
+    }
+
+    /// Whether the folder holds another one or is in it: see [`folders::overlap`].
+    #[cfg(feature = "agent")]
+    pub fn overlaps(&self, other: &Path) -> bool {
+        folders::overlap(&self.0, other)
     }
 
     /// All sessions, the last used first.
@@ -100,21 +120,35 @@ impl SessionFolder {
     ///
     /// If the folder cannot be read.
     pub fn list(&self) -> Result<Vec<ListedSession>> {
+        let content = |name: SessionName| ListedSession { content: self.read(&name), name };
+        let mut sessions: Vec<_> = self.names(EXTENSION)?.into_iter().map(content).collect();
+        let updated = |it: &ListedSession| it.content.as_ref().map_or(0, |content| content.updated);
+        sessions.sort_by(|one, other| {
+            updated(other).cmp(&updated(one)).then_with(|| one.name.cmp(&other.name))
+        });
+        Ok(sessions)
+    }
+
+    /// The names of the files with this extension that are names of sessions.
+    ///
+    /// # Errors
+    ///
+    /// If the folder cannot be read.
+    pub fn names(&self, extension: &str) -> Result<Vec<SessionName>> {
         let entries = match fs::read_dir(&self.0) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries.with_context(|| format!("cannot list {}", self.0.display()))?,
         };
         let name = |entry: io::Result<fs::DirEntry>| {
             let file = entry.ok()?.file_name().into_string().ok()?;
-            file.strip_suffix(EXTENSION)?.strip_suffix('.')?.parse().ok()
+            file.strip_suffix(extension)?.strip_suffix('.')?.parse().ok()
         };
-        let content = |name: SessionName| ListedSession { content: self.read(&name), name };
-        let mut sessions: Vec<_> = entries.filter_map(name).map(content).collect();
-        let updated = |it: &ListedSession| it.content.as_ref().map_or(0, |content| content.updated);
-        sessions.sort_by(|one, other| {
-            updated(other).cmp(&updated(one)).then_with(|| one.name.cmp(&other.name))
-        });
-        Ok(sessions)
+        Ok(entries.filter_map(name).collect())
+    }
+
+    /// The file of a session with this extension.
+    pub fn path(&self, name: &SessionName, extension: &str) -> PathBuf {
+        self.0.join(format!("{name}.{extension}"))
     }
 
     /// Reads a session.

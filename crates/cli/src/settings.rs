@@ -12,7 +12,7 @@ use crate::{folders, input, yaml};
 use anyhow::{Result, bail};
 use clap::builder::{BoolishValueParser, Resettable};
 use clap::{Arg, ArgAction, Command};
-use keys::{SETTINGS, Setting, setting, setting_of};
+use keys::{MCP, Setting, setting, setting_of};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -25,6 +25,19 @@ const FILE: &str = "gannet.yaml";
 /// Maximum size of the file in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
+/// Commands that obey no file of the current folder, which is not theirs: a cloned repository names
+/// no model, folder or rule.
+const NOT_OF_FOLDER: &[&str] = &["agent"];
+
+/// Which file of settings is read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AskedSettings {
+    /// The file that `--config` before the command or `GANNET_CONFIG` names.
+    pub file: Option<PathBuf>,
+    /// Whether one in the current folder is not read.
+    pub leaves_folder_out: bool,
+}
+
 /// The settings of one file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SettingsFile {
@@ -33,6 +46,17 @@ pub(crate) struct SettingsFile {
     is_of_folder: bool,
     /// The values of each key: one, or several for a flag that may be repeated.
     values: BTreeMap<String, Vec<String>>,
+    /// The value of [`MCP`].
+    mcp: Option<Value>,
+}
+
+/// The MCP servers of a file, as they are written there.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct McpSetting {
+    /// The file.
+    pub path: PathBuf,
+    /// The value, whose scalars are texts.
+    pub value: Value,
 }
 
 impl SettingsFile {
@@ -43,14 +67,14 @@ impl SettingsFile {
     ///
     /// If the file cannot be read or has a setting that is unknown, or that a file in the current
     /// folder cannot have.
-    pub fn read(asked_for: Option<&Path>) -> Result<Self> {
-        if let Some(path) = asked_for {
+    pub fn read(asked: &AskedSettings) -> Result<Self> {
+        if let Some(path) = &asked.file {
             return Self::parse(&input::read_limited(path, MAX_BYTES)?, path);
         }
         // They were found, not named: what blocks or never ends is not read.
         let read_file = |path: &Path| Self::parse(&formats::read_text(path, MAX_BYTES)?, path);
         let user = folders::config().map(|folder| folder.join(FILE));
-        if Path::new(FILE).exists() {
+        if !asked.leaves_folder_out && Path::new(FILE).exists() {
             let path = std::path::absolute(FILE)?;
             let is_users =
                 user.is_some_and(|user| user.canonicalize().ok() == path.canonicalize().ok());
@@ -64,38 +88,50 @@ impl SettingsFile {
     /// Parses the settings in `text`, read from `path`.
     pub fn parse(text: &str, path: &Path) -> Result<Self> {
         let expected = || format!("{}: expected `key: value` lines", path.display());
-        let values = match yaml::parse(text) {
+        let mut values = match yaml::parse(text) {
             Ok(Value::Null) => Map::new(),
             Ok(Value::Object(values)) => values,
             Ok(_) => bail!(expected()),
             Err(error) => bail!("{}: {error}", expected()),
         };
-        if let Some(key) = values.keys().find(|key| setting(key).is_none()) {
-            let known = SETTINGS.iter().map(|setting| setting.key);
-            let hint = variables::hint(key, known);
+        if let Some(key) = values.keys().find(|key| !keys::keys().any(|known| known == *key)) {
+            let hint = variables::hint(key, keys::keys());
             bail!("{}: {key}: no such setting ({hint})", path.display());
         }
+        let mcp = values.remove(MCP);
         let texts = |(key, value)| match texts(value) {
             Some(texts) => Ok((key, texts)),
-            None => bail!("{}: {key}: expected a value or a list of values", path.display()),
+            None => bail!(
+                "{}: {key}: expected a value or a list of values; a text with a colon is quoted",
+                path.display()
+            ),
         };
         let values = values.into_iter().map(texts).collect::<Result<_>>()?;
-        Ok(Self { path: path.to_owned(), is_of_folder: false, values })
+        Ok(Self { path: path.to_owned(), is_of_folder: false, values, mcp })
     }
 
     /// The same as a file of the current folder, which anybody may have put there.
     fn of_folder(self) -> Result<Self> {
-        let is_refused = |key: &&String| setting(key).is_some_and(|setting| setting.trusted_only);
-        if let Some(key) = self.values.keys().find(is_refused) {
-            bail!(
-                "{}: {key}: a file in the current folder cannot set this unless it is named: \
-                 gannet --config ./{FILE}, or GANNET_CONFIG; {key} is also read from the {FILE} in \
-                 the user's configuration folder, and from {}",
-                self.path.display(),
-                variables::name(key)
-            );
-        }
-        Ok(Self { is_of_folder: true, ..self })
+        let is_refused = |key: &&str| setting(key).is_some_and(|setting| setting.trusted_only);
+        let refused = self.values.keys().map(String::as_str).find(is_refused);
+        let variable = |key| format!(", and from {}", variables::name(key));
+        let (key, variable) = match (refused, &self.mcp) {
+            (Some(key), _) => (key, variable(key)),
+            (None, Some(_)) => (MCP, String::new()),
+            (None, None) => return Ok(Self { is_of_folder: true, ..self }),
+        };
+        bail!(
+            "{}: {key}: a file in the current folder cannot set this unless it is named: \
+             gannet --config ./{FILE}, or GANNET_CONFIG; {key} is also read from the {FILE} in \
+             the user's configuration folder{variable}",
+            self.path.display(),
+        )
+    }
+
+    /// The MCP servers of the file, if it has some.
+    pub fn mcp(&self) -> Option<McpSetting> {
+        let value = self.mcp.clone()?;
+        Some(McpSetting { path: self.path.clone(), value })
     }
 
     /// The file and its keys that `command` obeys, if it was found in the current folder.
@@ -196,24 +232,25 @@ pub(crate) fn texts(value: Value) -> Option<Vec<String>> {
     }
 }
 
-/// The file named by `--config` before the command or by `GANNET_CONFIG`, which is needed before
-/// clap can parse the rest.
-pub(crate) fn file_asked_for(args: &[OsString]) -> Option<PathBuf> {
+/// Which file of settings the arguments ask for, which is needed before clap can parse the rest.
+pub(crate) fn asked_for(args: &[OsString]) -> AskedSettings {
+    let mut asked = AskedSettings::default();
     let mut args = args.iter().skip(1);
     while let Some(arg) = args.next() {
         if arg == "--config" {
-            return args.next().map(PathBuf::from);
-        }
-        if let Some(path) = arg.as_bytes().strip_prefix(b"--config=") {
-            return Some(PathBuf::from(OsStr::from_bytes(path)));
-        }
-        if arg == "--log-format" {
+            asked.file = args.next().map(PathBuf::from);
+        } else if let Some(path) = arg.as_bytes().strip_prefix(b"--config=") {
+            asked.file = Some(PathBuf::from(OsStr::from_bytes(path)));
+        } else if arg == "--log-format" {
             args.next();
         } else if !arg.as_bytes().starts_with(b"-") {
+            asked.leaves_folder_out = NOT_OF_FOLDER.iter().any(|command| arg == command);
             break;
         }
     }
-    std::env::var_os("GANNET_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from)
+    let variable = || std::env::var_os("GANNET_CONFIG").filter(|path| !path.is_empty());
+    asked.file = asked.file.or_else(|| variable().map(PathBuf::from));
+    asked
 }
 
 pub(crate) fn is_switch(arg: &Arg) -> bool {

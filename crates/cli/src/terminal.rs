@@ -40,4 +40,22 @@ mod settings {
 
 #[cfg(feature = "chat")]
 pub(crate) use settings::remember;
-pub(crate) use settings::restore;
+use std::sync::OnceLock;
+
+/// What a conversation has changed besides.
+static ALSO: OnceLock<fn()> = OnceLock::new();
+
+/// Restores the terminal, if anything has changed it.
+pub(crate) fn restore() {
+    if let Some(also) = ALSO.get() {
+        also();
+    }
+    settings::restore();
+}
+
+/// Has [`restore`] call this too, from now on.
+#[cfg(feature = "agent")]
+pub(crate) fn restore_also(also: fn()) {
+    // A second conversation has the same.
+    let _ = ALSO.set(also);
+}

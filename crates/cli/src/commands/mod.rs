@@ -1,5 +1,7 @@
 //! The commands. Each has its arguments as `Args` and does its work in `run`.
 
+#[cfg(feature = "agent")]
+pub(crate) mod agent;
 #[cfg(feature = "serve")]
 pub(crate) mod batch;
 #[cfg(feature = "tools")]

@@ -1,6 +1,9 @@
-//! `gannet sessions`: the conversations that `gannet chat --session` keeps.
+//! `gannet sessions`: the conversations that `gannet chat --session` and `gannet agent` keep.
 
-use crate::elapsed::passed_since;
+#[cfg(feature = "agent")]
+mod agents;
+mod shared;
+
 use crate::new_file::NewFile;
 use crate::output;
 use crate::sessions::{
@@ -8,84 +11,30 @@ use crate::sessions::{
     read_session,
 };
 use anyhow::{Context, Result, bail};
-use clap::Subcommand;
 use serde_json::{Value, json};
+use shared::{SessionsCommand, age, say};
 use std::fs::File;
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// List, show and change the sessions of gannet chat --session
+/// List, show and change the sessions of gannet chat --session and gannet agent
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     state: StateDirArgs,
+    /// The sessions of gannet agent
+    #[cfg(feature = "agent")]
+    #[arg(long, global = true)]
+    agent: bool,
     #[command(subcommand)]
     command: SessionsCommand,
 }
 
-#[derive(Debug, Subcommand)]
-enum SessionsCommand {
-    /// List the sessions, the last used first
-    List {
-        /// Print the list as JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Print the messages of a session
-    Show {
-        /// The session
-        name: SessionName,
-        /// Print all that is kept, as JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Give a session another name
-    Rename {
-        /// The session
-        name: SessionName,
-        /// Its new name, which no session has
-        new: SessionName,
-        /// Print the new name as JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Remove sessions
-    Remove {
-        /// The sessions
-        #[arg(required = true, value_name = "NAME")]
-        names: Vec<SessionName>,
-        /// Print the names of what is removed as JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Write a session to a file, which import reads
-    Export {
-        /// The session
-        name: SessionName,
-        /// The file [default: standard output]
-        #[arg(short, long, value_name = "FILE")]
-        output: Option<PathBuf>,
-        /// Replace an existing file
-        #[arg(long, requires = "output")]
-        force: bool,
-        /// Print the name and the file as JSON; what goes to standard output is JSON already
-        #[arg(long, requires = "output")]
-        json: bool,
-    },
-    /// Add a session from a file that export wrote
-    Import {
-        /// The file, `-` for standard input
-        file: PathBuf,
-        /// The name of the session [default: that of the file, without its extension]
-        #[arg(long)]
-        name: Option<SessionName>,
-        /// Print the name as JSON
-        #[arg(long)]
-        json: bool,
-    },
-}
-
 pub(crate) fn run(args: &Args) -> Result<()> {
+    #[cfg(feature = "agent")]
+    if args.agent {
+        return agents::run(&args.state.agent_sessions()?, &args.command);
+    }
     let folder = args.state.sessions()?;
     match &args.command {
         SessionsCommand::List { json } => list(&folder, *json),
@@ -109,11 +58,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         SessionsCommand::Export { name, .. } => output::text(&folder.read(name)?.text()?),
         SessionsCommand::Import { file, name, json } => import(&folder, file, name.clone(), *json),
     }
-}
-
-/// Prints what was done, where that is to be JSON.
-fn say(as_json: bool, done: &Value) -> Result<()> {
-    if as_json { output::json(done) } else { Ok(()) }
 }
 
 fn list(folder: &SessionFolder, as_json: bool) -> Result<()> {
@@ -155,16 +99,6 @@ pub(super) fn lines(sessions: &[ListedSession]) -> String {
         }
     };
     sessions.iter().map(line).collect()
-}
-
-/// How long ago a time is.
-fn age(seconds: u64) -> String {
-    match passed_since(seconds).unwrap_or_default().as_secs() {
-        seconds @ 0..60 => format!("{seconds} s ago"),
-        seconds @ 60..3600 => format!("{} min ago", seconds / 60),
-        seconds @ 3600..86400 => format!("{} h ago", seconds / 3600),
-        seconds => format!("{} days ago", seconds / 86400),
-    }
 }
 
 /// Prints the messages of a session, on a terminal without what controls it.

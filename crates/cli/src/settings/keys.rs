@@ -8,7 +8,7 @@ use clap::{Arg, Command};
 /// A setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Setting {
-    /// The long name of its flag.
+    /// The long name of its flag, or that of [`OTHER_NAMES`].
     pub key: &'static str,
     /// Whether a file that was found in the current folder cannot set it: it names an address, a
     /// key, a certificate, a file or folder that is written, or a file of further settings, or it
@@ -62,8 +62,24 @@ pub(crate) const SETTINGS: &[Setting] = &[
     any("parallel"), any("queue"), any("itl-target-ms"), any("speculate"), any("draft-memory"), any("draft-model"),
     any("draft-kv-memory"), any("request-timeout"),
     user("trace-dir"),
+    user("url"), user("server-key-file"), user("sandbox"), user("net"), user("read"), user("write"), user("confirm"),
+    user("allow"), user("max-turns"), user("no-instructions"),
     any("verbose"), any("log-format"),
 ];
+
+/// Flags whose setting has another name, with that: the setting `max-tokens` is the length of one
+/// answer in every command, and `api-key-file` has the keys of the server's clients.
+const OTHER_NAMES: [(&str, &str); 2] =
+    [("answer-tokens", "max-tokens"), ("api-key-file", "server-key-file")];
+
+/// The key of the agent's MCP servers. It has no flag and no variable, and only the user gives it:
+/// servers are commands.
+pub(crate) const MCP: &str = "mcp";
+
+/// The keys that a file may have.
+pub(crate) fn keys() -> impl Iterator<Item = &'static str> + Clone {
+    SETTINGS.iter().map(|setting| setting.key).chain([MCP])
+}
 
 /// The setting with this key.
 pub(crate) fn setting(key: &str) -> Option<&'static Setting> {
@@ -73,8 +89,10 @@ pub(crate) fn setting(key: &str) -> Option<&'static Setting> {
 /// The setting that a flag gives. A flag of the same name that means something else in its command
 /// has an id that is not its name.
 pub(crate) fn setting_of(arg: &Arg) -> Option<&'static Setting> {
-    let setting = setting(arg.get_long()?)?;
-    (arg.get_id().as_str() == setting.key.replace('-', "_")).then_some(setting)
+    let (long, id) = (arg.get_long()?, arg.get_id().as_str());
+    let has_id = |key: &&str| id == key.replace('-', "_");
+    let other = OTHER_NAMES.iter().filter(|(flag, _)| *flag == long).map(|(_, key)| *key);
+    std::iter::once(long).chain(other).find(has_id).and_then(setting)
 }
 
 /// Calls `each` with the names of every command below `command` that has flags of its own, and

@@ -1,6 +1,6 @@
 //! Tests of settings as defaults of flags, over all commands.
 
-use super::keys::{self, for_each_command};
+use super::keys::{self, SETTINGS, for_each_command};
 use super::*;
 use clap::{CommandFactory, FromArgMatches};
 use std::collections::BTreeSet;
@@ -75,7 +75,10 @@ fn lists_are_separated_by_commas_as_those_of_flags_are() {
 
 #[test]
 fn a_named_device_is_read_up_to_the_limit() {
-    let error = SettingsFile::read(Some(Path::new("/dev/zero"))).unwrap_err().to_string();
+    let error =
+        SettingsFile::read(&AskedSettings { file: Some("/dev/zero".into()), ..Default::default() })
+            .unwrap_err()
+            .to_string();
     assert!(error.starts_with("/dev/zero: expected at most"), "{error}");
 }
 
@@ -137,7 +140,7 @@ fn every_key_is_the_name_of_a_flag() {
 }
 
 /// Values of which each flag takes some.
-const VALUES: [&str; 19] = [
+const VALUES: [&str; 22] = [
     "77",
     "true",
     "off",
@@ -157,6 +160,9 @@ const VALUES: [&str; 19] = [
     "128",
     "4",
     "0.5",
+    "refuse",
+    "fetch:docs.rs",
+    "workspace",
 ];
 
 #[test]
@@ -195,6 +201,8 @@ fn a_flag_that_is_no_setting_has_another_meaning() {
         found.extend(others.map(|(long, _)| format!("{name} --{long}")));
     });
     let expected = [
+        "agent --max-tokens",
+        "agent --system",
         "inspect --placement",
         "inspect --pipeline",
         "inspect --tensor",
@@ -208,10 +216,58 @@ fn a_flag_that_is_no_setting_has_another_meaning() {
     assert_eq!(found, expected);
 }
 
+const SERVERS: &str = "temp: 0\nmcp:\n  files: { command: [x, 8080], net: true }\n";
+
+#[test]
+fn servers_of_the_agent_are_kept_as_they_are_written() {
+    let path = Path::new("/a/gannet.yaml");
+    let file = SettingsFile::parse(SERVERS, path).unwrap();
+    let value = serde_json::json!({"files": {"command": ["x", "8080"], "net": "true"}});
+    assert_eq!(file.mcp(), Some(McpSetting { path: path.to_owned(), value }));
+    check(SERVERS, &["gannet", "run", "x"], "temp: Some(0.0)");
+    assert_eq!(SettingsFile::parse("temp: 0", path).unwrap().mcp(), None);
+    check_refused("mpc: {}", "mpc: no such setting (did you mean mcp?)");
+    let error = file.of_folder().unwrap_err().to_string();
+    assert!(error.starts_with("/a/gannet.yaml: mcp: a file in the current folder"), "{error}");
+    assert!(error.ends_with("the user's configuration folder"), "{error}");
+}
+
+#[test]
+fn the_agents_flags_are_settings() {
+    let yaml = "allow: [\"bash: cargo test\", \"fetch: docs.rs\"]\nconfirm: writes\nnet: true\n\
+                read: [/a, /b]\nsandbox: read-only\nmax-turns: 9\nurl: http://x\n";
+    let agent = ["gannet", "agent", "x"];
+    let rules = r#"allow: [Command(["cargo", "test"]), Host("docs.rs")]"#;
+    for expected in [
+        rules,
+        "confirm: Some(Writes)",
+        "net: true",
+        r#"read: ["/a", "/b"]"#,
+        "sandbox: ReadOnly",
+        "max_turns: 9",
+        r#"url: Some("http://x")"#,
+    ] {
+        check(yaml, &agent, expected);
+    }
+    let command = ["gannet", "agent", "--allow", "mcp: a/b", "--confirm", "allow", "x"];
+    check(yaml, &command, r#"allow: [Mcp { server: "a", tool: "b" }]"#);
+    check_refused("allow: cargo test", "allow: ");
+    check_refused("allow:\n  - bash: cargo test", "allow: expected a value or a list of values; a");
+    check_refused("allow: [\"bash: a | b\"]", "allow: ");
+    // The length of an answer is no limit of the work, and the key of a server none of clients.
+    check("max-tokens: 7", &agent, "work_tokens: None");
+    check("max-tokens: 7", &agent, "max_tokens: Some(7)");
+    check("max-tokens: 7", &["gannet", "agent", "x", "-n", "9"], "work_tokens: Some(9)");
+    check("server-key-file: k", &agent, r#"api_key_file: Some("k")"#);
+    check("server-key-file: k", &["gannet", "serve"], "api_key_file: None");
+    // A text for the other commands is no file for this one.
+    check("system: Be brief.\napi-key-file: keys", &agent, "api_key_file: None");
+}
+
 #[test]
 fn the_file_is_named_before_the_command() {
     let asked =
-        |args: &[&str]| file_asked_for(&args.iter().map(OsString::from).collect::<Vec<_>>());
+        |args: &[&str]| asked_for(&args.iter().map(OsString::from).collect::<Vec<_>>()).file;
     assert_eq!(asked(&["gannet", "--config", "a.yaml", "run"]), Some("a.yaml".into()));
     assert_eq!(asked(&["gannet", "-v", "--config=a.yaml"]), Some("a.yaml".into()));
     let formatted = ["gannet", "--log-format", "json", "--config", "a.yaml", "run"];
@@ -222,4 +278,17 @@ fn the_file_is_named_before_the_command() {
 #[test]
 fn the_arguments_are_consistent() {
     crate::Cli::command().debug_assert();
+}
+
+#[test]
+fn agents_leave_the_file_of_the_current_folder_out() {
+    let asked = |words: &[&str]| {
+        let words: Vec<OsString> = words.iter().map(Into::into).collect();
+        asked_for(&words)
+    };
+    let agent = asked(&["gannet", "-v", "--log-format", "json", "agent", "run"]);
+    assert!(agent.leaves_folder_out && agent.file.is_none());
+    let named = asked(&["gannet", "--config", "a.yaml", "agent", "--config", "b.yaml"]);
+    assert!(named.leaves_folder_out && named.file == Some("a.yaml".into()));
+    assert!(!asked(&["gannet", "run", "agent"]).leaves_folder_out);
 }

@@ -1,6 +1,10 @@
 //! The real binary: what it prints where, and how it ends.
 
+#[cfg(unix)]
+mod acp;
 mod adapters;
+#[cfg(target_os = "linux")]
+mod agent;
 mod answers;
 mod batch;
 mod bench;

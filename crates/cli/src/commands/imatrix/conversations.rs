@@ -12,11 +12,11 @@ use std::path::Path;
 pub(super) struct ConversationFile {
     /// The name of the file in errors.
     name: String,
-    conversations: Vec<Transcript>,
+    conversations: Vec<SourceConversation>,
 }
 
 #[derive(Debug)]
-struct Transcript {
+struct SourceConversation {
     /// Counted from 1.
     line: usize,
     messages: Vec<Message>,
@@ -40,7 +40,7 @@ impl ConversationFile {
         let read = |(at, text): (usize, &str)| {
             let line = at + 1;
             let (messages, tools) = read_line(text).with_context(|| place(&name, line))?;
-            Ok(Transcript { line, messages, tools })
+            Ok(SourceConversation { line, messages, tools })
         };
         let conversations = lines.map(read).collect::<Result<Vec<_>>>()?;
         if conversations.is_empty() {
@@ -53,7 +53,7 @@ impl ConversationFile {
     /// which a text of the model begins.
     pub fn ids(&self, renderer: &TranscriptRenderer, prefix: &[u32]) -> Result<Vec<u32>> {
         let mut all = Vec::new();
-        for Transcript { line, messages, tools } in &self.conversations {
+        for SourceConversation { line, messages, tools } in &self.conversations {
             let ids = rendered(renderer, messages, tools);
             let ids = ids.with_context(|| place(&self.name, *line))?;
             all.extend_from_slice(ids.strip_prefix(prefix).unwrap_or(&ids));
