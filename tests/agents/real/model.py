@@ -31,6 +31,15 @@ SHAPE = {
     "head_dim": 64,
     "eos_token_id": 151645,
 }
+# Qwen3-0.6B's.
+LARGE = SHAPE | {
+    "hidden_size": 1024,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+}
 END = 151645
 ADDED = {
     151657: b"<tool_call>",
@@ -138,15 +147,15 @@ def lean(weights, offset, width):
         weights[offset + id * row + 1] = high ^ 0x80
 
 
-def long_model(folder):
+def long_model(folder, shape=SHAPE):
     """Writes the checkpoint into `folder` and returns its path."""
     config, path = Path(folder) / "config.json", Path(folder) / "agents.gguf"
-    config.write_text(json.dumps(SHAPE))
+    config.write_text(json.dumps(shape))
     command = [os.environ["GANNET_BIN"], "synth", "--config", str(config), "-o", str(path)]
     subprocess.run([*command, "--force"], check=True, capture_output=True)
     file = Gguf(path)
     kept = {k: v for k, v in file.values.items() if not k.startswith(b"tokenizer.")}
     file.values = kept | vocabulary()
-    lean(file.weights, file.offsets[b"token_embd.weight"], SHAPE["hidden_size"])
+    lean(file.weights, file.offsets[b"token_embd.weight"], shape["hidden_size"])
     file.write(path)
     return str(path)
