@@ -132,6 +132,10 @@ fn begin(settings: &HostSettings) -> Result<Host, String> {
     let shell = shell(settings).map_err(|error| error.to_string())?;
     let workspace = ToolWorkspace::open(&settings.workspace, kept, shell);
     let workspace = workspace.map_err(|error| error.to_string())?;
-    let host = Host::with_orphans(workspace).map_err(|error| error.to_string())?;
+    // Elsewhere, groups of processes are what ends.
+    let host = match cfg!(target_os = "linux") {
+        true => Host::with_orphans(workspace).map_err(|error| error.to_string())?,
+        false => Host::new(workspace),
+    };
     Ok(host.guarding(&settings.write))
 }

@@ -118,12 +118,13 @@ impl Args {
         let asker = Asker::new(self.json, self.prompt.as_deref() != Some("-"));
         let schema = self.output_schema.as_deref().map(output_schema).transpose()?;
         let prompt = self.prompt(&open)?;
+        let tools = self.tools.on_this_machine();
         let maker = AgentMaker::new(self, mcp, open.name().is_some())?;
         schema.as_ref().map_or(Ok(()), |schema| maker.check_schema(schema))?;
         let mut lines = EventLines::new(self.json, schema.is_some(), asker);
         lines.session(open.name(), maker.model(), &self.tools.workspace()?)?;
         let confirm = self.confirm(lines.can_ask());
-        let mut made = maker.make(open, (&self.tools, confirm), &|| lines.is_interrupted())?;
+        let mut made = maker.make(open, (&tools, confirm), &|| lines.is_interrupted())?;
         let end = match prompt {
             Some(prompt) => made.work(&prompt, &mut lines),
             None if made.agent.is_unfinished() => made.agent.go_on(&mut lines),
@@ -158,10 +159,10 @@ impl Args {
         let (history, open) =
             (self.session.past_requests(&workspace), self.session.open(&self.tools)?);
         let prompt = self.prompt.as_ref().map(|_| self.prompt(&open)).transpose()?.flatten();
+        let tools = self.tools.on_this_machine();
         let maker = AgentMaker::new(self, mcp, open.name().is_some())?;
         let watch = Watch::new();
-        let made =
-            maker.make(open, (&self.tools, self.confirm(true)), &|| watch.check().is_err())?;
+        let made = maker.make(open, (&tools, self.confirm(true)), &|| watch.check().is_err())?;
         watch.check()?;
         crate::terminal::restore_also(terminal::restore);
         let is_ending = || crate::interrupt::check_end().is_err();
@@ -175,9 +176,10 @@ impl Args {
 
     /// Serves an editor.
     fn serve_editor(&self, mcp: Option<&McpSetting>) -> Result<()> {
+        let tools = self.tools.on_this_machine();
         let maker = AgentMaker::new(self, mcp, self.session.is_kept())?;
         let settings =
-            AcpSettings { tools: &self.tools, session: &self.session, confirm: self.confirm(true) };
+            AcpSettings { tools: &tools, session: &self.session, confirm: self.confirm(true) };
         let served = acp::serve(&maker, settings);
         maker.finish();
         served

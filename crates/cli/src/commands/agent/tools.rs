@@ -2,6 +2,7 @@
 
 use super::mcp;
 use crate::folders;
+use crate::output::note;
 use crate::settings::McpSetting;
 use agent::{HostProcess, HostSettings, OtherTools, Sandbox, ToolFolders};
 use anyhow::{Context, Result, bail};
@@ -81,6 +82,18 @@ impl ToolArgs {
     /// The same tools in another folder.
     pub fn at(&self, dir: &Path) -> Self {
         Self { dir: dir.to_owned(), ..self.clone() }
+    }
+
+    /// The same tools as this machine confines them. Where it cannot, each call is outside, which
+    /// is said; without files to be written there is nothing instead.
+    pub fn on_this_machine(&self) -> Self {
+        match confine::support() {
+            Err(missing) if self.sandbox == Sandbox::Workspace => {
+                note(format_args!("nothing is confined here ({missing}): each call is outside"));
+                self.with_sandbox(Sandbox::Off)
+            }
+            _ => self.clone(),
+        }
     }
 
     /// The same tools, confined in this way.

@@ -4,7 +4,23 @@ use super::scene::{AgentScene, RunningAgent, bash, is_confined};
 use super::server::ServerAnswer;
 use serde_json::json;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
+
+/// A program that becomes another one on a system without Landlock, as a filter of system calls
+/// (x86-64 and AArch64) has it.
+const WITHOUT_LANDLOCK: &str = r#"
+import ctypes, os, struct, sys
+steps = [(0x20, 0, 0, 0), (0x15, 0, 1, 444), (0x06, 0, 0, 0x00050026), (0x06, 0, 0, 0x7fff0000)]
+code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in steps))
+class Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
+program = Program(len(steps), ctypes.addressof(code))
+libc = ctypes.CDLL(None)
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, ctypes.byref(program), 0, 0) == 0
+os.execv(sys.argv[1], sys.argv[1:])
+"#;
+const PYTHON: &str = "/usr/bin/python3";
 
 /// A scene in which the model runs these commands, one in each answer.
 fn scene(commands: &[String]) -> AgentScene {
@@ -13,6 +29,35 @@ fn scene(commands: &[String]) -> AgentScene {
     };
     let calls = commands.iter().enumerate().map(call);
     AgentScene::new(calls.chain([ServerAnswer::text("done")]).collect())
+}
+
+/// `program` with the command and its arguments as further arguments.
+fn before(mut program: Command, scene: &AgentScene, args: &[&str]) -> Command {
+    let command = scene.command();
+    program.arg(command.get_program()).args(command.get_args()).args(args);
+    program.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    program
+}
+
+#[test]
+fn where_nothing_can_be_confined_each_call_is_outside() {
+    if !is_confined("where_nothing_can_be_confined_each_call_is_outside")
+        || !Path::new(PYTHON).exists()
+    {
+        return;
+    }
+    for (args, code, text) in [
+        (&["--json", "go"][..], 3, "absent"),
+        (&["--json", "--confirm", "allow", "go"], 0, "x\n"),
+        (&["--json", "--sandbox", "read-only", "go"], 1, "absent"),
+    ] {
+        let scene = scene(&["echo x >>log".to_owned()]);
+        let mut python = Command::new(PYTHON);
+        python.args(["-c", WITHOUT_LANDLOCK]);
+        let end = RunningAgent::start(before(python, &scene, args)).end();
+        assert_eq!((end.code, scene.text("work/log").as_str()), (Some(code), text), "{end:?}");
+        assert!(code == 1 || end.err.contains("nothing is confined here"), "{}", end.err);
+    }
 }
 
 #[test]
@@ -87,13 +132,9 @@ fn a_session_has_more_commands_than_a_process_open_files() {
     }
     let commands: Vec<String> = (0..60).map(|number| format!("echo {number}")).collect();
     let scene = scene(&commands);
-    let mut agent = scene.command();
-    agent.args(["--json", "go"]);
     let mut limited = Command::new("sh");
-    limited.args(["-c", "ulimit -n 48; exec \"$0\" \"$@\""]).arg(agent.get_program());
-    limited.args(agent.get_args());
-    limited.envs(agent.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    limited.current_dir(agent.get_current_dir().unwrap_or(&scene.path("work")));
+    limited.args(["-c", "ulimit -n 48; exec \"$0\" \"$@\""]);
+    let limited = before(limited, &scene, &["--json", "go"]);
     let end = RunningAgent::start(limited).end();
     assert_eq!((end.code, end.all("result").len()), (Some(0), 60), "{end:?}");
     assert!(end.all("result").iter().all(|it| it["ok"] == true), "{end:?}");
