@@ -255,6 +255,7 @@ fn a_change_whose_result_cannot_be_kept_is_not_made() {
     place.text("edit", json!({"path": "f", "old": file, "new": file.replace('i', "o")}));
     place.put("f", &file);
     fs::remove_dir_all(place.temporary()).unwrap();
+    fs::write(place.temporary(), "no folder").unwrap();
     place.error("edit", json!({"path": "f", "old": file, "new": file.replace('i', "o")}));
     assert_eq!(place.bytes("f"), file.as_bytes());
 }
