@@ -74,6 +74,25 @@ impl Answering {
         loaded.service.prepare_chat(&request).is_ok()
     }
 
+    /// Checks that a conversation of `request` can begin.
+    ///
+    /// # Errors
+    ///
+    /// If its system text and tools leave no space in the context of a model in this process.
+    pub fn check_space(&self, request: &ChatRequest) -> Result<()> {
+        let Self::Local(loaded) = self else { return Ok(()) };
+        let mut first = request.clone();
+        first.messages.push(Message::user("go"));
+        match loaded.service.prepare_chat(&first) {
+            Err(error) if error.is_full() => Err(error).context(
+                "no space for the tools: expected a model with a longer context (-m MODEL), or \
+                 another --ctx",
+            ),
+            // Other errors are those of the first answer.
+            _ => Ok(()),
+        }
+    }
+
     /// What decides the tokens of a conversation besides its messages, as text.
     pub fn digest(&self, request: &ChatRequest) -> String {
         match self {

@@ -113,6 +113,7 @@ impl<'a> AgentMaker<'a> {
         let fetch: Box<dyn OtherTools> = Box::new(FetchTool::default());
         let others: Vec<_> = std::iter::once(fetch).chain(servers).collect();
         let request = self.request(&others)?;
+        self.answering.check_space(&request)?;
         let digest = self.answering.digest(&request);
         let has_tokens = open.has_tokens_of(&digest);
         let head = Record::head(self.model(), digest, tools.workspace()?);

@@ -151,7 +151,7 @@ fn folders_of_the_workspace_name_no_model() {
         command.env("XDG_CONFIG_HOME", scene.path("home")).output().unwrap().into()
     };
     for settings in ["", "model: builtin\n"] {
-        assert_eq!(run(settings, &[]).code, Some(4), "{settings}");
+        check_error(&run(settings, &[]), "no space for the tools: expected a model with");
     }
     let hub = "hub-endpoint: http://127.0.0.1:1\n";
     for settings in ["model: own/model\n", "draft-model: own/model\n"] {
