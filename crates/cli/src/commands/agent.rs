@@ -123,8 +123,8 @@ impl Args {
         schema.as_ref().map_or(Ok(()), |schema| maker.check_schema(schema))?;
         let mut lines = EventLines::new(self.json, schema.is_some(), asker);
         lines.session(open.name(), maker.model(), &self.tools.workspace()?)?;
-        let confirm = self.confirm(lines.can_ask());
-        let mut made = maker.make(open, (&tools, confirm), &|| lines.is_interrupted())?;
+        let asks = self.confirm(lines.can_ask());
+        let mut made = maker.make(open, (&tools, asks), &|| lines.is_interrupted())?;
         let end = match prompt {
             Some(prompt) => made.work(&prompt, &mut lines),
             None if made.agent.is_unfinished() => made.agent.go_on(&mut lines),
