@@ -2,7 +2,7 @@
 //! not confined: commands, and paths that lead out of the folder, are left out.
 #![no_main]
 
-use agent::{Host, ToolAnswer, ToolWorkspace};
+use agent::{CommandShell, Host, ToolAnswer, ToolWorkspace};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 use std::fs;
