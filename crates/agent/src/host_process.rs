@@ -89,7 +89,7 @@ impl HostProcess {
                 }
             }
         })?;
-        let kept = settings.kept.as_ref().unwrap_or(&settings.temporary).clone();
+        let kept = settings.kept().to_owned();
         let mut process = Self { child, requests, answers, calls: 0, kept, has_others: false };
         match process.read(START)? {
             HostStart::Ready => Ok(process),

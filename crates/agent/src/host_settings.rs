@@ -2,7 +2,7 @@
 
 use confine::{Confinement, Network};
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The name of the program's command that has the tools.
 pub const TOOL_HOST: &str = "tool-host";
@@ -46,6 +46,11 @@ pub struct HostSettings {
 }
 
 impl HostSettings {
+    /// The folder in which the tools keep results.
+    pub(crate) fn kept(&self) -> &Path {
+        self.kept.as_ref().unwrap_or(&self.temporary)
+    }
+
     /// The folders of what is temporary.
     pub(crate) fn temporary_folders(&self) -> Vec<PathBuf> {
         self.kept.iter().chain([&self.temporary]).cloned().collect()

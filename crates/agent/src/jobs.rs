@@ -158,10 +158,7 @@ impl Jobs {
 
     /// Ends all commands at once.
     pub fn end(&mut self) {
-        self.jobs.iter_mut().for_each(Job::poll);
-        for job in &self.jobs {
-            job.signal(Signal::KILL);
-        }
+        self.kill();
         let end = Instant::now() + MAX_STOP_TIME;
         for job in &mut self.jobs {
             let left = end.saturating_duration_since(Instant::now());

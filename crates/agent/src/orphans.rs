@@ -2,7 +2,9 @@
 //! that it knows of them and can end them.
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{adopt, check, children, reap};
+pub(crate) use confine::children;
+#[cfg(target_os = "linux")]
+pub(crate) use linux::{adopt, check, reap};
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -16,16 +18,7 @@ mod linux {
     ///
     /// If the system refuses.
     pub(crate) fn adopt() -> io::Result<()> {
-        Ok(process::set_child_subreaper(Some(process::getpid()))?)
-    }
-
-    /// The children of all threads of this process.
-    pub(crate) fn children() -> Vec<Pid> {
-        let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-        let lists = threads.map(|thread| fs::read_to_string(thread.path().join("children")));
-        let lists: Vec<String> = lists.filter_map(Result::ok).collect();
-        let numbers = lists.iter().flat_map(|list| list.split_whitespace());
-        numbers.filter_map(|number| Pid::from_raw(number.parse().ok()?)).collect()
+        confine::adopt_orphans().map_err(io::Error::other)
     }
 
     /// Takes note of the end of a child, if it has ended.

@@ -128,9 +128,8 @@ fn begin(settings: &HostSettings) -> Result<Host, String> {
     if settings.sandbox != Sandbox::Off {
         confine::hide_process().map_err(|error| error.to_string())?;
     }
-    let kept = settings.kept.as_ref().unwrap_or(&settings.temporary);
     let shell = shell(settings).map_err(|error| error.to_string())?;
-    let workspace = ToolWorkspace::open(&settings.workspace, kept, shell);
+    let workspace = ToolWorkspace::open(&settings.workspace, settings.kept(), shell);
     let workspace = workspace.map_err(|error| error.to_string())?;
     // Elsewhere, groups of processes are what ends.
     let host = match cfg!(target_os = "linux") {

@@ -17,8 +17,12 @@ const MAX_SECONDS: u64 = 20;
 /// Looks for children between two looks for all descendants.
 const CHILDREN: usize = 64;
 
-/// Makes the calling process the parent of orphans below it.
-pub(crate) fn adopt_orphans() -> Result<(), ConfineError> {
+/// Makes the calling process the parent of all its descendants whose own parent ends.
+///
+/// # Errors
+///
+/// The system refuses.
+pub fn adopt_orphans() -> Result<(), ConfineError> {
     rustix::process::set_child_subreaper(Some(getpid()))
         .map_err(ConfineError::step("adopt orphaned descendants"))
 }
@@ -56,8 +60,9 @@ fn kill(pids: &[Pid]) {
     }
 }
 
-/// The children of all threads of this process; none where the system has no such list.
-fn children() -> Vec<Pid> {
+/// The children of all threads of the calling process, also the ones that have ended and were not
+/// waited for; none where the system has no such list.
+pub fn children() -> Vec<Pid> {
     let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let lists = threads.map(|thread| std::fs::read_to_string(thread.path().join("children")));
     let lists: Vec<String> = lists.filter_map(Result::ok).collect();

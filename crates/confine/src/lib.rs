@@ -52,6 +52,8 @@ mod user;
 
 pub use apply::{hide_process, kill_descendants, protect_ancestors};
 pub use confinement::{Confinement, Network, ProcessLimits};
+#[cfg(target_os = "linux")]
+pub use descendants::{adopt_orphans, children};
 pub use environment::{environment, git_identity};
 pub use error::{ConfineError, Unsupported};
 pub use support::{Support, support};
