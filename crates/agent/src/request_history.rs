@@ -60,6 +60,9 @@ impl RequestHistory {
         let begun = self.begun.remove(id);
         if let Some(request) = self.requests.last_mut() {
             request.changes.extend_from_slice(changed);
+            if !ok {
+                request.failed_calls.push(id.to_owned());
+            }
             if let Some((tool, arguments)) = &begun {
                 request.facts.take((tool, arguments), ok, text);
             }

@@ -18,6 +18,8 @@ pub struct WorkedRequest {
     pub changes: Vec<FileChange>,
     /// The commands that ran; what they changed is not known.
     pub commands: Vec<String>,
+    /// The ids of calls that failed or were not made.
+    pub failed_calls: Vec<String>,
     /// What is known of its calls.
     pub facts: KnownFacts,
 }

@@ -63,14 +63,18 @@ pub(crate) const SETTINGS: &[Setting] = &[
     any("draft-kv-memory"), any("request-timeout"),
     user("trace-dir"),
     user("url"), user("server-key-file"), user("sandbox"), user("net"), user("read"), user("write"), user("confirm"),
-    user("allow"), user("max-turns"), user("no-instructions"),
+    user("allow"), user("max-turns"), user("work-timeout"), user("no-instructions"),
     any("verbose"), any("log-format"),
 ];
 
 /// Flags whose setting has another name, with that: the setting `max-tokens` is the length of one
-/// answer in every command, and `api-key-file` has the keys of the server's clients.
-const OTHER_NAMES: [(&str, &str); 2] =
-    [("answer-tokens", "max-tokens"), ("api-key-file", "server-key-file")];
+/// answer in every command, `api-key-file` has the keys of the server's clients, and `timeout` is
+/// also the time that `health` waits.
+const OTHER_NAMES: [(&str, &str); 3] = [
+    ("answer-tokens", "max-tokens"),
+    ("api-key-file", "server-key-file"),
+    ("timeout", "work-timeout"),
+];
 
 /// The key of the agent's MCP servers. It has no flag and no variable, and only the user gives it:
 /// servers are commands.

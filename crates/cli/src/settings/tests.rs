@@ -260,6 +260,8 @@ fn the_agents_flags_are_settings() {
     check("max-tokens: 7", &["gannet", "agent", "x", "-n", "9"], "work_tokens: Some(9)");
     check("server-key-file: k", &agent, r#"api_key_file: Some("k")"#);
     check("server-key-file: k", &["gannet", "serve"], "api_key_file: None");
+    check("work-timeout: 5", &agent, "timeout: Some(5s)");
+    check("work-timeout: 5", &["gannet", "health"], "timeout: 5s");
     // A text for the other commands is no file for this one.
     check("system: Be brief.\napi-key-file: keys", &agent, "api_key_file: None");
 }

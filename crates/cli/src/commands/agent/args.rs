@@ -59,8 +59,9 @@ pub(crate) struct Args {
     #[arg(visible_aliases = ["predict", "n-predict"], value_parser = most_tokens)]
     #[arg(help_heading = "Limits of a request")]
     pub(super) work_tokens: Option<i64>,
-    /// End the work on a request this many seconds after it has begun [default: no limit]
-    #[arg(long, value_name = "S", value_parser = crate::durations::seconds)]
+    /// End the work on a request this many seconds after it has begun (setting: work-timeout)
+    /// [default: no limit]
+    #[arg(long, id = "work_timeout", value_name = "S", value_parser = crate::durations::seconds)]
     #[arg(help_heading = "Limits of a request")]
     pub(super) timeout: Option<Duration>,
     #[command(flatten)]

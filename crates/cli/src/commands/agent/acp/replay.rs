@@ -16,9 +16,9 @@ pub(super) fn replay(
     update: &mut dyn FnMut(Value),
 ) {
     for (number, message) in messages.iter().enumerate() {
-        let is_of = |it: &&WorkedRequest| it.message == number && !it.is_summed_up;
-        let request = requests.iter().find(is_of);
-        let words = request.map(|request| request.text.clone());
+        let request = requests.iter().rfind(|it| it.message <= number);
+        let is_first = |it: &&WorkedRequest| it.message == number && !it.is_summed_up;
+        let words = request.filter(is_first).map(|request| request.text.clone());
         let text = words.or_else(|| message.text()).unwrap_or_default();
         match message.role.name() {
             "user" => say("user_message_chunk", &text, update),
@@ -32,9 +32,14 @@ pub(super) fn replay(
                 }
             }
             "tool" => {
-                if let Some(id) = calls.close(message.call_id.as_deref()) {
+                let id = message.call_id.as_deref();
+                let has_failed = |it: &WorkedRequest| {
+                    it.failed_calls.iter().any(|failed| Some(failed.as_str()) == id)
+                };
+                let status = if request.is_some_and(has_failed) { "failed" } else { "completed" };
+                if let Some(id) = calls.close(id) {
                     let content = vec![call_shown::text(&fenced(&text))];
-                    update(call_shown::progress(&id, "completed", Some(content)));
+                    update(call_shown::progress(&id, status, Some(content)));
                 }
             }
             _ => {}
@@ -67,16 +72,25 @@ mod tests {
         };
         let answer = Message {
             reasoning: Some("hm".to_owned()),
-            calls: vec![call("1"), call("2")],
+            calls: vec![call("1"), call("2"), call("3")],
             ..Message::assistant("I look.")
         };
-        let result = Message { call_id: Some("1".to_owned()), ..Message::new("tool", "1\tx") };
+        let result = |id: &str, text: &str| Message {
+            call_id: Some(id.to_owned()),
+            ..Message::new("tool", text)
+        };
         let first = "Rules.\n\nThe folder is /w on linux. It is Monday.\n\nWhat is\n\nin a?";
-        let messages = [Message::system("s"), Message::user(first), answer, result];
+        let results = [result("1", "1\tx"), result("2", "there is no file a")];
+        let messages: Vec<_> = [Message::system("s"), Message::user(first), answer]
+            .into_iter()
+            .chain(results)
+            .collect();
         let mut shown = Vec::new();
         let mut calls = OpenCalls::default();
         let text = "What is\n\nin a?".to_owned();
-        let requests = [WorkedRequest { text, message: 1, ..WorkedRequest::default() }];
+        let failed_calls = vec!["2".to_owned()];
+        let requests =
+            [WorkedRequest { text, message: 1, failed_calls, ..WorkedRequest::default() }];
         replay((&messages, &requests), Path::new("/w"), &mut calls, &mut |update| {
             shown.push(update)
         });
@@ -87,16 +101,16 @@ mod tests {
             "agent_message_chunk",
             "tool_call",
             "tool_call",
+            "tool_call",
+            "tool_call_update",
             "tool_call_update",
             "tool_call_update",
         ];
         assert_eq!(kinds, expected);
         assert_eq!(shown[0]["content"]["text"], "What is\n\nin a?");
-        assert_eq!(
-            (&shown[5]["status"], &shown[6]["status"]),
-            (&"completed".into(), &"failed".into())
-        );
-        assert_eq!(shown[5]["content"][0]["content"]["text"], "```\n1\tx\n```");
-        assert_eq!(shown[5]["toolCallId"], shown[3]["toolCallId"]);
+        let statuses: Vec<_> = shown[6..].iter().map(|it| it["status"].as_str().unwrap()).collect();
+        assert_eq!(statuses, ["completed", "failed", "failed"]);
+        assert_eq!(shown[6]["content"][0]["content"]["text"], "```\n1\tx\n```");
+        assert_eq!(shown[6]["toolCallId"], shown[3]["toolCallId"]);
     }
 }
