@@ -122,7 +122,7 @@ fn cut_anywhere() {
     let engine = tiny_model::load(folder.path(), |it| it);
     let mut cuts = 0;
     for seed in 0..SESSIONS {
-        let plan = plan(seed, &[2, 2, 3]);
+        let plan = plan(seed, &[2, 3, 3]);
         let whole = WholeSession::new(&plan, engine.service());
         for records in 1..whole.records.len() {
             cuts += whole.cut(records, engine.service());

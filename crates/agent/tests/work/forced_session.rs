@@ -1,4 +1,4 @@
-//! A session of a plan with the built-in model: its agent, and a user who only looks.
+//! A session of a plan with the built-in model: its agent and its user.
 
 use crate::forced::{ForcedModel, PlannedAnswers, forced_tools};
 use crate::plans::{PlanPlace, PlannedAct, answers};
@@ -12,17 +12,26 @@ use std::time::Instant;
 /// Most tokens of the reasoning of each answer.
 const REASONING: usize = 6;
 
-/// A user who only looks.
+/// A user who looks, and writes as planned.
 #[derive(Default)]
 pub struct Watcher<'a> {
     /// The counts of the answers.
     pub usages: Vec<Usage>,
     /// Tokens that were rendered anew.
     pub rendered_anew: usize,
+    /// What is written next.
+    pub writes: Option<PlannedMessage>,
     /// The scene whose files are copied at each event.
     pub copied: Option<&'a Scene>,
     /// The copies.
     pub copies: Vec<FilesCopy>,
+}
+
+/// A message that is written once so many of the planned answers are left.
+#[derive(Debug)]
+pub struct PlannedMessage {
+    pub to_come: PlannedAnswers,
+    pub left: usize,
 }
 
 /// The files as they were when the session had so many records.
@@ -68,7 +77,9 @@ impl AgentUser for Watcher<'_> {
     }
 
     fn written(&mut self) -> Vec<String> {
-        Vec::new()
+        let is_due = |it: &mut PlannedMessage| it.to_come.to_come.borrow().len() == it.left;
+        let message = self.writes.take_if(is_due);
+        message.map(|_| "And keep it short.".to_owned()).into_iter().collect()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Plans of whole sessions: requests with their answers, undoing and compaction.
 
 use crate::forced::{PlannedAnswer, PlannedAnswers};
-use crate::forced_session::Watcher;
+use crate::forced_session::{PlannedMessage, Watcher};
 use agent::{Agent, Record, WorkEnd};
 use serde_json::{Value, json};
 use std::fs;
@@ -13,8 +13,9 @@ const MAX_CALLS: usize = 9;
 /// What is done next.
 #[derive(Clone, Debug)]
 pub enum PlannedAct {
-    /// The user asks, and these are the answers.
-    Ask(Vec<PlannedAnswer>),
+    /// The user asks, and these are the answers. After so many of them the user writes again, so
+    /// that the call of the last one is skipped.
+    Ask { answers: Vec<PlannedAnswer>, writes_after: Option<usize> },
     /// The user takes the last request back.
     Undo,
     /// The user has the conversation summed up.
@@ -28,8 +29,8 @@ pub struct PlanPlace {
     acts: usize,
     /// Answers of the act after them.
     answers: usize,
-    /// Whether the session has the user's message of that act.
-    is_asked: bool,
+    /// The user's messages of that act.
+    written: usize,
 }
 
 /// Numbers that follow from a seed.
@@ -46,21 +47,21 @@ impl Numbers {
 /// All answers of a plan.
 pub fn answers(plan: &[PlannedAct]) -> Vec<PlannedAnswer> {
     let answers = plan.iter().map(|act| match act {
-        PlannedAct::Ask(answers) => &answers[..],
+        PlannedAct::Ask { answers, .. } => &answers[..],
         PlannedAct::Undo | PlannedAct::Compact => &[],
     });
     answers.flatten().cloned().collect()
 }
 
-/// A plan of requests with `calls` calls each. The first is undone, and the last one follows a
-/// compaction.
+/// A plan of requests with `calls` calls each. The first is undone, the user writes within the
+/// second, and the last one follows a compaction.
 pub fn plan(seed: u64, calls: &[usize]) -> Vec<PlannedAct> {
     let mut numbers = Numbers(seed);
     let mut made = [0; 5];
     let mut asks = calls.iter().enumerate().map(|(at, calls)| {
         let mut answers: Vec<_> = (0..*calls).map(|_| call(&mut numbers, &mut made)).collect();
         answers.push(PlannedAnswer::Say(format!("Request {at} is done.")));
-        PlannedAct::Ask(answers)
+        PlannedAct::Ask { answers, writes_after: (at == 1).then_some(1) }
     });
     let mut plan: Vec<_> = asks.by_ref().take(1).collect();
     plan.push(PlannedAct::Undo);
@@ -115,16 +116,14 @@ impl PlanPlace {
         let mut place = Self::default();
         for record in records {
             match record {
-                Record::Message { message, .. } if message["role"] == "user" => {
-                    place.is_asked = true;
-                }
+                Record::Message { message, .. } if message["role"] == "user" => place.written += 1,
                 Record::Message { message, .. } if message["role"] == "assistant" => {
                     place.answers += 1;
                 }
                 Record::Rewind { .. } | Record::Compaction { .. } => place.end_act(),
                 _ => {}
             }
-            if let Some(PlannedAct::Ask(answers)) = plan.get(place.acts)
+            if let Some(PlannedAct::Ask { answers, .. }) = plan.get(place.acts)
                 && answers.len() == place.answers
             {
                 place.end_act();
@@ -148,11 +147,16 @@ impl PlanPlace {
         for (at, act) in plan.iter().enumerate().skip(self.acts) {
             let here = if at == self.acts { self } else { Self::default() };
             match act {
-                PlannedAct::Ask(all) => {
+                PlannedAct::Ask { answers: all, writes_after } => {
                     answers.to_come.borrow_mut().extend(all[here.answers..].iter().cloned());
-                    let end = match here.is_asked {
-                        true => agent.go_on(user),
-                        false => agent.work(&format!("Please do request {at}."), user),
+                    let writes_after = writes_after.filter(|_| here.written < 2);
+                    user.writes = writes_after.map(|made| PlannedMessage {
+                        to_come: answers.clone(),
+                        left: all.len() - made,
+                    });
+                    let end = match here.written {
+                        0 => agent.work(&format!("Please do request {at}."), user),
+                        _ => agent.go_on(user),
                     };
                     if end.unwrap() == WorkEnd::Limit {
                         return;

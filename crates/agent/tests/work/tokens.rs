@@ -26,7 +26,7 @@ const END: Duration = Duration::from_secs(60);
 /// Twenty answers with calls in four requests, none of which is taken back.
 fn twenty() -> Vec<PlannedAct> {
     let mut plan = plan(7, &[4, 4, 4, 4]);
-    plan.retain(|act| matches!(act, PlannedAct::Ask(_)));
+    plan.retain(|act| matches!(act, PlannedAct::Ask { .. }));
     plan
 }
 
@@ -74,7 +74,8 @@ fn other_process() {
 fn cut_off() {
     let folder = tempfile::tempdir().unwrap();
     let engine = tiny_model::load(folder.path(), |it| it);
-    let plan = [PlannedAct::Ask(vec![PlannedAnswer::Say("No tool is needed for it.".into())])];
+    let all = vec![PlannedAnswer::Say("No tool is needed for it.".into())];
+    let plan = [PlannedAct::Ask { answers: all, writes_after: None }];
     let limited = |tokens, time: Option<Duration>| {
         let scene = Scene::new(Vec::new());
         let mut session = ForcedSession::open(&scene, &plan, engine.service());
