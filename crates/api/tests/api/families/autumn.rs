@@ -42,6 +42,24 @@ fn asked(messages: Vec<Value>, setting: &Value) -> ChatRequest {
     ChatRequest { template_kwargs, ..request(messages) }
 }
 
+/// An answer with these calls, names with the JSON of their arguments.
+pub fn said(stage: &Stage, request: &ChatRequest, made: &[(&str, &str)]) -> String {
+    let arguments = |text: &str| serde_json::from_str(text).unwrap();
+    let made: Vec<_> = made.iter().map(|(name, text)| (*name, arguments(text))).collect();
+    continued(stage, request, &made)
+}
+
+/// What continues the prompt of a request.
+fn continued(stage: &Stage, request: &ChatRequest, made: &[(&str, Value)]) -> String {
+    let family = stage.family;
+    let (is_open, is_closed) = opened(stage, request);
+    let text = answer(family, is_open, "why é", made);
+    match is_closed {
+        true => text.split_once(format(family).reasoning_tags()[1]).unwrap().1.to_owned(),
+        false => text,
+    }
+}
+
 /// Whether the prompt of a request opens the reasoning, and whether it closes it.
 fn opened(stage: &Stage, request: &ChatRequest) -> (bool, bool) {
     let text = stage.service.render(request).unwrap();
@@ -72,12 +90,8 @@ fn reasoning_and_calls_are_read_and_turns_go_on_from_their_tokens() {
     }) {
         let (family, made) = (stage.family, calls());
         let first = asked(vec![user("q")], &setting);
-        let (is_open, is_closed) = opened(&stage, &first);
-        let mut text = answer(family, is_open, "why é", &made);
-        if is_closed {
-            let close = format(family).reasoning_tags()[1];
-            text = text.split_once(close).unwrap().1.to_owned();
-        }
+        let text = continued(&stage, &first, &made);
+        let is_closed = opened(&stage, &first).1;
         let heard = stage.ask(&first, Act::Say(text.clone()));
         assert_eq!(heard.finish, Finish::ToolCalls, "{}: {text}", family.name);
         assert_eq!(heard.reasoning, if is_closed { "" } else { "why é" }, "{}", family.name);

@@ -254,6 +254,23 @@ pub static AUTUMN: [Family; 4] = [
     },
 ];
 
+/// Families whose templates have no place for tools, which are written as text.
+pub static TOOLS_AS_TEXT: [Family; 2] = [
+    Family {
+        name: "gemma-3",
+        base: "llama3",
+        bos: Some("<bos>"),
+        eos: "<end_of_turn>",
+        control: &["<start_of_turn>"],
+        markers: &[],
+        ends: &[],
+        header: "<start_of_turn>model\n",
+        end: "<end_of_turn>",
+        ..QWEN25
+    },
+    Family { name: "smollm2", markers: &[], ..QWEN25 },
+];
+
 impl Family {
     /// The source of its template, if that is at hand.
     pub fn template(&self) -> Option<String> {

@@ -1,9 +1,10 @@
 //! Transcripts: the prompt of every turn continues the tokens of all turns before.
 
-use crate::families::family::FAMILIES;
-use crate::families::replay::{said, settings};
+use crate::families::family::{AUTUMN, FAMILIES, Family, TOOLS_AS_TEXT};
+use crate::families::replay::settings;
 use crate::families::scripts::{ODD, SHORT, request, result, user};
 use crate::families::stage::{Act, Stage};
+use crate::families::{autumn, replay};
 use api::{AnswerOptions, ChatRequest, Message, SettledAnswer, ToolChoice, Transcript, TurnTokens};
 use serde_json::Value;
 
@@ -30,6 +31,22 @@ const STEERED: usize = 1;
 /// templates drop such a turn, so that the next prompt is rendered anew.
 const CUT: usize = 5;
 const RENDERED_ANEW: &[&str] = &["openai-gpt-oss-120b"];
+
+fn stages() -> impl Iterator<Item = Stage> {
+    [&FAMILIES[..], &AUTUMN, &TOOLS_AS_TEXT].into_iter().flatten().filter_map(Stage::of)
+}
+
+/// An answer with these calls, in white space that no template renders where there is some.
+fn said(stage: &Stage, request: &ChatRequest, made: &[(&str, &str)]) -> String {
+    match is_autumn(stage.family) {
+        true => autumn::said(stage, request, made),
+        false => replay::said(stage, request, made),
+    }
+}
+
+fn is_autumn(family: &Family) -> bool {
+    AUTUMN.iter().any(|it| it.name == family.name)
+}
 
 /// Answers with `act`, of which the reader takes so many events.
 fn answered(stage: &Stage, transcript: &mut Transcript, act: Act, events: usize) -> Turn {
@@ -79,7 +96,10 @@ fn check(stage: &Stage, first: ChatRequest) {
     let name = stage.family.name;
     let mut transcript = stage.service.begin(first.clone()).unwrap();
     let text = |made: &[(&str, &str)]| Act::Say(said(stage, &first, made));
-    let plain = Act::Say(format!("All  is \n\n well{}", stage.family.end));
+    let plain = Act::Say(match is_autumn(stage.family) {
+        true => autumn::said(stage, &first, &[]),
+        false => format!("All  is \n\n well{}", stage.family.end),
+    });
     let both: &[_] = &[("g", SHORT), ("f", SHORT)];
     let script = [
         (text(&[("f", ODD)]), usize::MAX),
@@ -128,36 +148,38 @@ fn asked(setting: &Value) -> ChatRequest {
 #[test]
 fn a_transcript_only_grows() {
     let mut checked = 0;
-    for stage in FAMILIES.iter().filter_map(Stage::of) {
+    for stage in stages() {
         for setting in settings(&stage) {
             check(&stage, asked(&setting));
         }
         checked += 1;
     }
     if fixtures::find("templates").is_some() {
-        assert_eq!(checked, FAMILIES.len());
+        assert_eq!(checked, FAMILIES.len() + AUTUMN.len() + TOOLS_AS_TEXT.len());
     }
 }
 
 #[test]
 fn an_unfinished_call_is_rewound_to_its_first_token() {
-    for stage in FAMILIES.iter().filter_map(Stage::of) {
+    for stage in stages() {
         let name = stage.family.name;
         let first = asked(&serde_json::json!({}));
         let whole = said(&stage, &first, &[("f", ODD)]);
-        let before = whole.len() - whole.find("\"s\"").unwrap_or(0);
-        let cut = Act::Say(whole[..whole.len() - before + 5].to_owned());
+        // Within the first argument.
+        let inside = if is_autumn(stage.family) { "xé" } else { "\"s\"" };
+        let at = whole.find(inside).unwrap_or_else(|| panic!("{name}: {whole}"));
+        let cut = Act::Say(whole[..at + inside.len()].to_owned());
         let mut transcript = stage.service.begin(first).unwrap();
         let turn = answered(&stage, &mut transcript, cut, usize::MAX);
         assert!(turn.settled.message.calls.is_empty(), "{name}");
         let kept = stage.text(&turn.kept().sampled);
-        assert!(turn.settled.dropped > 0 && !kept.contains("\"s\""), "{name}: {kept}");
+        assert!(turn.settled.dropped > 0 && !kept.contains(inside), "{name}: {kept}");
     }
 }
 
 #[test]
 fn tools_stay_in_a_prompt_whose_answer_calls_none() {
-    for stage in FAMILIES.iter().filter_map(Stage::of) {
+    for stage in stages() {
         let mut transcript = stage.service.begin(asked(&serde_json::json!({}))).unwrap();
         let text = said(&stage, &asked(&serde_json::json!({})), &[("g", SHORT)]);
         let first = answered(&stage, &mut transcript, Act::Say(text), usize::MAX);
@@ -190,7 +212,7 @@ fn a_rewound_transcript_is_as_if_nothing_had_come() {
 /// As after an answer that was stopped before its first token, and after a summary.
 #[test]
 fn questions_may_follow_each_other() {
-    for stage in FAMILIES.iter().filter_map(Stage::of) {
+    for stage in stages() {
         let name = stage.family.name;
         let mut transcript = stage.service.begin(asked(&serde_json::json!({}))).unwrap();
         transcript.extend(vec![user("or rather this").into()]);
