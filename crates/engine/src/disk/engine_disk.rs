@@ -79,7 +79,7 @@ impl Disk {
     /// worth it.
     pub fn ending(&mut self, scheduler: &Scheduler, slot: Slot, stores: bool) {
         if stores {
-            self.keeper.note(scheduler, slot, true);
+            self.keeper.note(self.keys.as_ref(), scheduler, slot, true);
         }
         self.keeper.forget(slot);
         self.restorer.forget(slot);
@@ -87,12 +87,12 @@ impl Disk {
 
     /// Keeps what a running sequence has computed so far, once it is much.
     pub fn computed(&mut self, scheduler: &Scheduler, slot: Slot) {
-        self.keeper.note(scheduler, slot, false);
+        self.keeper.note(self.keys.as_ref(), scheduler, slot, false);
     }
 
     /// Keeps what a sequence has computed that was preempted.
     pub fn preempted(&mut self, scheduler: &Scheduler, slot: Slot) {
-        self.keeper.note(scheduler, slot, true);
+        self.keeper.note(self.keys.as_ref(), scheduler, slot, true);
     }
 
     /// Copies blocks out of the cache and into it, and looks for what waiting requests need.

@@ -15,7 +15,9 @@ use sched::{Scheduler, Slot};
 use std::collections::{HashMap, VecDeque};
 use store::{Keyspace, ToWrite};
 
-/// Tokens of a running sequence after which they are stored before its end.
+/// Tokens of a running sequence after which it is stored before its end from where a later one may
+/// continue. Its blocks are stored as soon as they fill an extent, so that a process that is killed
+/// loses little.
 const STEP: usize = 2048;
 /// Most blocks that wait to be copied.
 const MAX_WAITING: usize = 1 << 16;
@@ -36,8 +38,10 @@ struct Waiting {
 /// What was chosen of a running sequence.
 #[derive(Clone, Debug, Default)]
 struct Noted {
-    /// Full blocks that were computed then.
+    /// Full blocks that were computed when rows without a window were chosen last.
     computed: usize,
+    /// Full blocks that were computed when positions were chosen last.
+    placed: usize,
     /// For each group, the number of full blocks that were looked at.
     blocks: Vec<usize>,
     /// The last position at which a later sequence may continue.
@@ -68,16 +72,18 @@ impl Keeper {
     }
 
     /// Chooses what a sequence has computed since it was noted last: when it ends or is preempted,
-    /// or when that is much.
-    pub fn note(&mut self, scheduler: &Scheduler, slot: Slot, ends: bool) {
+    /// when its blocks fill an extent of the store, or when that is much.
+    pub fn note(&mut self, keys: Option<&Keyspace>, scheduler: &Scheduler, slot: Slot, ends: bool) {
         if self.write == DiskWrite::Off {
             return;
         }
         let Some((_, _, tokens)) = scheduler.full_block(slot, 0) else { return };
         let (block, computed) = (tokens.len(), scheduler.registered(slot));
-        let before = self.noted.get(&slot).map_or(0, |noted| noted.computed);
-        let many = computed.saturating_sub(before) * block >= STEP;
-        if computed * block < self.min_tokens || !(ends || many) {
+        let (before, placed) =
+            self.noted.get(&slot).map_or((0, 0), |noted| (noted.computed, noted.placed));
+        let is_much = computed.saturating_sub(placed) * block >= STEP;
+        let fills = computed > before && computed - before >= self.extent(keys);
+        if computed * block < self.min_tokens || !(ends || is_much || fills) {
             return;
         }
         let mut noted = self.noted.remove(&slot).unwrap_or_default();
@@ -87,13 +93,24 @@ impl Keeper {
             self.note_blocks(scheduler, slot, group, noted.blocks[group]..computed, block);
             noted.blocks[group] = computed.max(noted.blocks[group]);
         }
-        for point in self.points(scheduler, slot, &noted, block, ends) {
-            self.note_point(scheduler, slot, point, &mut noted, block);
+        if ends || is_much {
+            noted.placed = computed;
+            for point in self.points(scheduler, slot, &noted, block, ends) {
+                self.note_point(scheduler, slot, point, &mut noted, block);
+            }
         }
         self.noted.insert(slot, noted);
         // The oldest have had most time to be copied, and are the first to be evicted.
         let over = self.waiting.len().saturating_sub(MAX_WAITING);
         self.waiting.drain(..over);
+    }
+
+    /// Blocks without a window that fill an extent, in a store that is open.
+    fn extent(&self, keys: Option<&Keyspace>) -> usize {
+        let group = self.parts.windows.iter().position(|windowed| !windowed);
+        keys.zip(group).map_or(usize::MAX, |(keys, group)| {
+            keys.blocks_of_extent(self.parts.kind(CachePart::Block(group)))
+        })
     }
 
     /// Positions after the last noted one at which later sequences may continue from stored blocks.

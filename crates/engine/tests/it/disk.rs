@@ -5,7 +5,7 @@
 mod scripted;
 
 use crate::adapters::write_adapter;
-use crate::checkpoints::{architectures, config, random};
+use crate::checkpoints::{architectures, config, config_of, open, random, write};
 use crate::determinism::{Answer, collect};
 use crate::instruction_sets::cpu_with;
 use crate::kinds::{has_states, has_windows};
@@ -23,6 +23,7 @@ use scripted::Scripted;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 use store::{Store, StoreOptions};
 
 const BLOCK: usize = 16;
@@ -290,6 +291,34 @@ fn another_model_mode_type_or_arithmetic_finds_nothing() {
     }
     let engine = Stored::start(&checkpoint, &FAST, folder.path());
     assert_eq!(engine.ask(&prompt(100)).0, 96);
+    engine.end();
+}
+
+/// So that a process which is killed loses little.
+#[test]
+fn blocks_are_stored_while_their_sequence_runs() {
+    // Two blocks have 4 MiB, as an extent.
+    let wide = config_of("llama", 8).with(|said| {
+        (said.heads, said.kv_heads, said.head_dim, said.rope.dim) = (32, 32, 128, 128);
+    });
+    let (model, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    write(model.path(), &wide, |_, _| {});
+    let setup = Setup { cache: 64 << 20, ..FAST };
+    let engine = Stored::start(&open(model.path()), &setup, folder.path());
+    let request = Request { max_tokens: Some(180), ..request(&prompt(70)) };
+    let mut generation = engine.handle.submit(request).unwrap();
+    let mut next_ids = |count| {
+        let events = std::iter::from_fn(|| generation.next_blocking());
+        events.filter(|event| matches!(event, Event::Token { .. })).take(count).count()
+    };
+    assert_eq!(next_ids(10), 10);
+    // The sequence waits for its reader before its end.
+    let end = Instant::now() + Duration::from_secs(60);
+    while engine.store.stats().blocks < 4 {
+        assert!(Instant::now() < end, "{:?}", engine.store.stats());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(next_ids(usize::MAX), 170);
     engine.end();
 }
 
