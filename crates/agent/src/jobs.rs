@@ -263,14 +263,14 @@ impl Job {
             (None, Some(signal)) => format!("ended by signal {signal}"),
             (None, None) => "ended".to_owned(),
         };
-        let seconds = time.as_secs_f64();
+        // The model gains nothing by the time of a quick command, and reads each token.
+        let time = match time.as_secs() {
+            0 => String::new(),
+            _ => format!(" after {:.1} s", time.as_secs_f64()),
+        };
         match self.group {
-            None => format!("[{end} after {seconds:.1} s]"),
-            Some(_) => {
-                format!(
-                    "[{end} after {seconds:.1} s; job {id}: processes that it started still run]"
-                )
-            }
+            None => format!("[{end}{time}]"),
+            Some(_) => format!("[{end}{time}; job {id}: processes that it started still run]"),
         }
     }
 }

@@ -181,7 +181,8 @@ class TimedProxy(Proxy):
             exchange.seconds = time.monotonic() - began
 
     def restrained(self, protocol, body):
-        return super().restrained(protocol, body) | {"timings_per_token": True}
+        # Nothing else ends the reasoning of random weights.
+        return super().restrained(protocol, body) | {"timings_per_token": True, "reasoning_budget": 0}
 
 
 class OtherTurns:

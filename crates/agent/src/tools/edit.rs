@@ -235,7 +235,7 @@ impl EditTarget<'_> {
         let all = lines(self.file.body());
         let mut end = place.start;
         for line in all[place.clone()].iter().take(MAX_NEAREST).map(|line| without_end(line)) {
-            let row = format!("{:>6}\t{}\n", end + 1, printable(line));
+            let row = format!("{}\t{}\n", end + 1, printable(line));
             // What does not fit is not shown.
             if text.len() + row.len() > most {
                 break;

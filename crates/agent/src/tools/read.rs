@@ -91,7 +91,7 @@ fn show(
     let mut page = Page { text: String::new(), end: first };
     for line in lines.iter().map(|line| without_end(line)) {
         let number = page.end + 1;
-        let row = format!("{number:>6}\t{}\n", printable(line));
+        let row = format!("{number}\t{}\n", printable(line));
         if page.text.len() + row.len() <= limit {
             page.text.push_str(&row);
             workspace.shown.add(&file.path, number as u64, line);

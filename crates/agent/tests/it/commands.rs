@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 fn commands_return_their_exit_code_and_output() {
     let mut place = Place::new();
     let text = place.text("bash", json!({"command": "echo out; echo err >&2; pwd; exit 3"}));
-    assert_has(&text, &["[exit code 3 after", "\nout\nerr\n/"]);
+    assert_has(&text, &["[exit code 3]", "\nout\nerr\n/"]);
     assert!(text.ends_with("/work\n"));
     assert_has(&place.text("bash", json!({"command": "kill -9 $$"})), &["[ended by signal 9"]);
     assert_has(&place.text("bash", json!({"command": "true"})), &["exit code 0", "no output"]);

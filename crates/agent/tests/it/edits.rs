@@ -209,7 +209,7 @@ fn a_passage_that_does_not_occur_is_answered_with_the_nearest() {
     place.put("f", file);
     let old = "fn main() {\n    let nmae = first();\n    print(nmae);\n}\n";
     let text = place.error("edit", json!({"path": "f", "old": old, "new": "x"}));
-    assert_has(&text, &["old does not occur in f", "     3\tfn main() {\n", "     6\t}\n"]);
+    assert_has(&text, &["old does not occur in f", "3\tfn main() {\n", "6\t}\n"]);
     assert!(!text.contains("use std"));
     // These lines were shown, so that they can be edited by their numbers.
     place.text("edit", json!({"path": "f", "lines": "4:5", "new": "    run();"}));
@@ -226,7 +226,7 @@ fn where_only_the_tail_is_missing_the_nearest_is_like_the_tail() {
     let old = "fn f() {\n[upto]\n    last(valeu);\n}\n";
     let text = place.error("edit", json!({"path": "f", "old": old, "new": "x"}));
     assert_has(&text, &["the head of old ends in line 1 of f, with no tail after it"]);
-    assert_has(&text, &["     4\t    last(value);\n     5\t}\n"]);
+    assert_has(&text, &["4\t    last(value);\n5\t}\n"]);
     assert!(!text.contains("\tfn f()"), "{text}");
     place.text("edit", json!({"path": "f", "lines": "4", "new": "    done();"}));
     assert_eq!(place.bytes("f"), file.replace("last(value)", "done()").as_bytes());
@@ -240,7 +240,7 @@ fn lines_that_did_not_fit_into_an_error_are_not_known() {
     place.workspace.set_limit(1024);
     let old = file.replace("fn f", "fn  g");
     let text = place.error("edit", json!({"path": "f", "old": old, "new": "x"}));
-    assert_has(&text, &["     1\tfn f() {\n", "[up to line 3]"]);
+    assert_has(&text, &["1\tfn f() {\n", "[up to line 3]"]);
     assert!(text.len() <= 1024, "{text}");
     let text = place.error("edit", json!({"path": "f", "lines": "2", "new": "x"}));
     assert_has(&text, &["was not shown"]);

@@ -80,7 +80,7 @@ fn requests_are_answered_in_order() {
         "guarded": [], "jobs": 0,
     });
     assert_eq!(answers[0], written);
-    assert_eq!(answers[1]["text"], "a/b: lines 1-2 of 2\n     1\t1\n     2\t2\n");
+    assert_eq!(answers[1]["text"], "a/b: lines 1-2 of 2\n1\t1\n2\t2\n");
     assert_eq!((&answers[2]["id"], &answers[2]["ok"]), (&json!(9), &json!(false)));
     assert_eq!(answers.len(), 3);
 }

@@ -11,11 +11,11 @@ fn reading_shows_numbers_and_where_to_continue() {
     let mut place = Place::new();
     place.put("f", b"\xef\xbb\xbfone\r\ntwo\x1b[0m\r\n\xe9\r\n4");
     let text = place.text("read", json!({"path": "f", "lines": 3}));
-    let expected = "f: lines 1-3 of 4\n     1\tone\n     2\ttwo\\x1b[0m\n     3\t\\xe9\n\
+    let expected = "f: lines 1-3 of 4\n1\tone\n2\ttwo\\x1b[0m\n3\t\\xe9\n\
         [more from line 4]\n";
     assert_eq!(text, expected);
     let text = place.text("read", json!({"path": "f", "from": 4, "lines": null}));
-    assert_eq!(text, "f: lines 4-4 of 4\n     4\t4\n");
+    assert_eq!(text, "f: lines 4-4 of 4\n4\t4\n");
     assert_has(&place.error("read", json!({"path": "f", "from": 5})), &["f has 4 lines"]);
     place.put("empty", "");
     assert_eq!(place.text("read", json!({"path": "empty"})), "empty: empty\n");
@@ -47,7 +47,7 @@ fn a_line_longer_than_a_result_is_cut_and_not_known() {
     place.put("f", format!("{}\nlast\n", "é".repeat(MAX_RESULT_BYTES)));
     let text = place.text("read", json!({"path": "f"}));
     assert!(text.len() <= MAX_RESULT_BYTES);
-    assert_has(&text, &["bytes of this line left out", "     2\tlast"]);
+    assert_has(&text, &["bytes of this line left out", "2\tlast"]);
     let text = place.error("edit", json!({"path": "f", "lines": "1", "new": "x"}));
     assert_has(&text, &["was not shown"]);
 }
