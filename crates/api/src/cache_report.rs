@@ -190,7 +190,9 @@ impl ReportContext {
     pub fn new(request: &Request, past: Option<PromptPast>) -> Self {
         let unused = match request {
             Request { cold: true, .. } => Some(CacheCause::Off),
-            Request { prompt_logprobs: Some(_), .. } => Some(CacheCause::Outputs),
+            Request { prompt_logprobs: Some(_), prompt_logprobs_from: 0 | 1, .. } => {
+                Some(CacheCause::Outputs)
+            }
             _ => None,
         };
         Self { unused, past }
@@ -300,7 +302,9 @@ mod tests {
         let cause = |request| ReportContext::new(&request, None).cause(&CacheLookup::default());
         assert_eq!(cause(Request { cold: true, ..Request::default() }), CacheCause::Off);
         let outputs = Request { prompt_logprobs: Some(0), ..Request::default() };
-        assert_eq!(cause(outputs), CacheCause::Outputs);
+        assert_eq!(cause(outputs.clone()), CacheCause::Outputs);
+        let later = Request { prompt_logprobs_from: 2, ..outputs };
+        assert_eq!(cause(later), CacheCause::None);
         assert_eq!(cause(Request::default()), CacheCause::None);
     }
 }

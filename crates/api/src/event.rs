@@ -26,7 +26,7 @@ pub enum TextEvent {
     /// `prompt_logprobs`.
     Prompt {
         /// Index in the prompt of the first of `tokens`; the first event has 1, because the first
-        /// prompt token has no probability.
+        /// prompt token has no probability, or that of `prompt_logprobs_from`.
         first: usize,
         /// The tokens.
         tokens: Vec<TokenText>,

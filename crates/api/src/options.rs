@@ -65,6 +65,9 @@ pub struct SamplingOptions {
     /// Report log probabilities of the prompt's tokens too, with this many best alternatives;
     /// `max_tokens` may be 0 then.
     pub prompt_logprobs: Option<usize>,
+    /// Index of the first token of the prompt that they are reported of; what comes before it may
+    /// be found in the prefix cache. `None` for the second one.
+    pub prompt_logprobs_from: Option<usize>,
 }
 
 impl SamplingOptions {
@@ -90,6 +93,7 @@ impl SamplingOptions {
         merged!(
             temperature top_k top_p min_p typical_p repeat_penalty presence_penalty
             frequency_penalty penalty_window max_tokens min_tokens logprobs prompt_logprobs
+            prompt_logprobs_from
         )
     }
 

@@ -483,6 +483,7 @@ impl Service {
             logprobs: sampling.logprobs,
             sampled_logprobs: sampling.sampled_logprobs,
             prompt_logprobs: sampling.prompt_logprobs,
+            prompt_logprobs_from: sampling.prompt_logprobs_from.unwrap_or(0),
             space: self.partition.space,
             adapters: self.adapters_of_request(),
             ..Request::default()

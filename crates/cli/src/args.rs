@@ -449,6 +449,7 @@ impl SamplingArgs {
             logprobs: None,
             sampled_logprobs: false,
             prompt_logprobs: None,
+            prompt_logprobs_from: None,
         }
     }
 }

@@ -47,6 +47,8 @@ pub(super) struct SamplingFields {
     sampled_logprobs: bool,
     #[serde(skip)]
     prompt_logprobs: Option<usize>,
+    #[serde(skip)]
+    prompt_logprobs_from: Option<usize>,
 }
 
 /// Biases as JSON, whose numbers are finite: infinite ones are the strings `inf` and `-inf`.

@@ -34,8 +34,11 @@ pub struct Request {
     /// samplers, instead of the model's. Tokens that could not be drawn are no alternatives.
     pub sampled_logprobs: bool,
     /// As `logprobs`, for every token of the prompt but the first. `max_tokens` may be 0 then. Such
-    /// a prompt is computed whole.
+    /// a prompt is computed whole, unless the first ones are not of interest.
     pub prompt_logprobs: Option<usize>,
+    /// Index of the first token of the prompt that `prompt_logprobs` is about, below the prompt's
+    /// length; 0 is as 1. The rows before it need no outputs, and may be found in the prefix cache.
+    pub prompt_logprobs_from: usize,
     /// Reports the logits of every token of the prompt instead of an answer. Such a prompt is
     /// computed whole.
     pub logits: bool,
@@ -83,6 +86,11 @@ impl Request {
     /// Whether the request needs outputs of the prompt itself, even if nothing is generated.
     pub(crate) fn wants_prompt(&self) -> bool {
         self.prompt_logprobs.is_some() || self.has_no_answer()
+    }
+
+    /// Tokens at the beginning of the prompt whose rows need no outputs.
+    pub(crate) fn known(&self) -> usize {
+        self.prompt_logprobs.map_or(0, |_| self.prompt_logprobs_from.saturating_sub(1))
     }
 
     /// Number of tokens to generate if `room` more fit into the context.

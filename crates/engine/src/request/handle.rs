@@ -216,6 +216,7 @@ impl EngineHandle {
             return Err(invalid(Field::Prompt, message));
         }
         self.check_task(request)?;
+        check_prompt_logprobs(request)?;
         check_marks(request)?;
         let max = request.speculate.map_or(0, Speculate::max);
         if max > MAX_DRAFTED {
@@ -282,6 +283,19 @@ fn check_outputs(request: &Request) -> Result<(), SubmitError> {
         }
         _ => Ok(()),
     }
+}
+
+fn check_prompt_logprobs(request: &Request) -> Result<(), SubmitError> {
+    let Request { prompt_logprobs, prompt_logprobs_from: from, prompt, .. } = request;
+    if *from == 0 || (prompt_logprobs.is_some() && *from < prompt.len()) {
+        return Ok(());
+    }
+    let message = match prompt_logprobs {
+        Some(_) => format!("must be below the {} tokens of the prompt, not {from}", prompt.len()),
+        None => "needs log probabilities of the prompt".to_owned(),
+    };
+    let message = format!("prompt_logprobs_from {message}");
+    Err(invalid(Field::Parameter("prompt_logprobs_from"), message))
 }
 
 fn check_marks(request: &Request) -> Result<(), SubmitError> {

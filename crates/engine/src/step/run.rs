@@ -300,6 +300,7 @@ impl Engine {
         let capacity = led.map_or(prompt.len() + budget, |led| led.capacity);
         let is_empty = led.is_none() && budget == 0 && !request.wants_prompt();
         let Request { priority, tenant, user, space, cold, .. } = *request;
+        let known = led.map_or(request.known(), |led| led.known);
         let marks = std::mem::take(&mut request.marks);
         let running = RunningRequest::new(submission, setup);
         let space = adapted_space(space, &adapters);
@@ -315,7 +316,7 @@ impl Engine {
             whole: runner.is_encoder(),
             marks,
             output: running.prompt_output(),
-            known: led.map_or(0, |led| led.known),
+            known,
         });
         self.requests.insert(slot, running);
         self.begin_led(led, slot);

@@ -66,12 +66,17 @@ fn request(prompt: Vec<u32>, max_tokens: usize) -> Request {
 }
 
 /// Log probabilities of the prompt's tokens from the second on, what was generated, and the end.
-fn collect(mut generation: engine::Generation) -> (Logprobs, Vec<u32>, Finished) {
+fn collect(generation: engine::Generation) -> (Logprobs, Vec<u32>, Finished) {
+    collect_from(generation, 1)
+}
+
+/// As [`collect`], of the tokens from the one with this index on.
+fn collect_from(mut generation: engine::Generation, from: usize) -> (Logprobs, Vec<u32>, Finished) {
     let (mut all, mut ids) = (Vec::new(), Vec::new());
     loop {
         match generation.next_blocking().expect("an end") {
             Event::PromptLogprobs { first, tokens } => {
-                assert_eq!(first, all.len() + 1, "each comes once, in order");
+                assert_eq!(first, all.len() + from, "each comes once, in order");
                 assert!(ids.is_empty() && !tokens.is_empty());
                 all.extend(tokens);
             }
@@ -162,6 +167,59 @@ fn log_probabilities_of_a_prompt_keep_their_bits() {
             }
         }
     }
+}
+
+#[test]
+fn likelihoods_from_a_position_equal_whole_ones() {
+    for architecture in architectures() {
+        let (checkpoint, _folder) = random(architecture);
+        for way in [WAY, Way { chunk: 5, logit_rows: 4, ..WAY }] {
+            let engine = way.start(&checkpoint);
+            let (whole, ids, _) = ask(&engine, request(prompt(70, 0), 3));
+            for from in [0, 1, 2, 31, 32, 33, 69] {
+                let later = Request { prompt_logprobs_from: from, ..request(prompt(70, 0), 3) };
+                let from = from.max(1);
+                let (found, made, finished) = collect_from(engine.submit(later).unwrap(), from);
+                assert!(found == whole[from - 1..], "{architecture} {way:?} {from}");
+                assert_eq!(made, ids, "{architecture} {way:?} {from}");
+                assert!(finished.usage.cached_tokens < from, "{architecture} {way:?} {from}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_context_is_computed_once() {
+    let (checkpoint, _folder) = random("qwen3");
+    let engine = WAY.start(&checkpoint);
+    let context = prompt(96, 0);
+    let choice = |choice: u32| Request {
+        prompt_logprobs_from: context.len(),
+        ..request([&context[..], &[choice, 7, 9]].concat(), 0)
+    };
+    // All at once, as evaluations ask.
+    let generations: Vec<_> = (0..4).map(|it| engine.submit(choice(it)).unwrap()).collect();
+    let computed = generations.into_iter().map(|generation| {
+        let (found, _, finished) = collect_from(generation, context.len());
+        assert_eq!(found.len(), 3);
+        finished.usage.prompt_tokens - finished.usage.cached_tokens
+    });
+    // The row of the context's last token gives the likelihood of the first one of the choice.
+    let (contexts, choices) = (context.len(), 4 * 3);
+    assert!(computed.sum::<usize>() <= contexts + choices + 3 * BLOCK);
+}
+
+#[test]
+fn positions_without_log_probabilities_are_refused() {
+    let (checkpoint, _folder) = random("qwen3");
+    let engine = WAY.start(&checkpoint);
+    let from = |from| Request { prompt_logprobs_from: from, ..request(prompt(5, 0), 0) };
+    assert!(engine.check(&from(4)).is_ok());
+    let refused = engine.check(&from(5)).unwrap_err().to_string();
+    assert_eq!(refused, "prompt_logprobs_from must be below the 5 tokens of the prompt, not 5");
+    let unasked = Request { prompt_logprobs: None, ..from(1) };
+    let refused = engine.check(&unasked).unwrap_err().to_string();
+    assert_eq!(refused, "prompt_logprobs_from needs log probabilities of the prompt");
 }
 
 #[test]

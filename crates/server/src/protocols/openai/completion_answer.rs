@@ -59,10 +59,9 @@ pub(crate) struct TextStyle {
 #[derive(Clone, Debug)]
 pub(crate) struct Echo {
     pub text: String,
-    /// Its first token, of which no event tells.
-    pub id: u32,
-    /// The bytes of that token.
-    pub first: Vec<u8>,
+    /// The ids and bytes of its first tokens, of which no event tells: those without log
+    /// probabilities.
+    pub unread: Vec<(u32, Vec<u8>)>,
 }
 
 /// Where one choice stands.
@@ -70,7 +69,7 @@ pub(crate) struct Echo {
 struct Choice {
     /// The prompt, until it was sent.
     echo: Option<Echo>,
-    /// The prompt's tokens but the first, until they were sent.
+    /// The prompt's tokens with log probabilities, until they were sent.
     prompt: Vec<TokenText>,
     /// Characters of the choice that came before the next token.
     offset: usize,
@@ -143,7 +142,7 @@ impl CompletionAnswer {
         let (echo, prompt) = (choice.echo.take(), std::mem::take(&mut choice.prompt));
         let logprobs = self.style.logprobs.clone().map(|mut lists| {
             if let Some(echo) = &echo {
-                lists.add_prompt((echo.id, &echo.first), &prompt, &echo.text);
+                lists.add_prompt(&echo.unread, &prompt, &echo.text);
             }
             choice.offset = lists.add(tokens, choice.offset);
             lists
@@ -210,7 +209,7 @@ pub(crate) struct TextLogprobs {
     #[serde(skip)]
     names_are_ids: bool,
     tokens: Vec<String>,
-    /// That of the first token of a prompt is `null`.
+    /// Those of the first tokens of a prompt are `null`.
     token_logprobs: Vec<Option<f64>>,
     top_logprobs: Vec<Option<BTreeMap<String, f64>>>,
     /// Characters of the text before each token.
@@ -237,12 +236,14 @@ impl TextLogprobs {
         offset
     }
 
-    /// Adds the tokens of a prompt whose text is `text`. Nothing comes before the `first` one, so
-    /// that nothing can be said of how likely it was; `rest` are those behind it.
-    fn add_prompt(&mut self, (id, first): (u32, &[u8]), rest: &[TokenText], text: &str) {
+    /// Adds the tokens of a prompt whose text is `text`: the `unread` ones, at least the first, of
+    /// which it is not known how likely they were, and `rest`.
+    fn add_prompt(&mut self, unread: &[(u32, Vec<u8>)], rest: &[TokenText], text: &str) {
         let mut place = TextCursor { text: text.as_bytes(), at: 0, characters: 0 };
-        let name = self.name(id, &String::from_utf8_lossy(first));
-        self.push(name, None, place.pass(first));
+        for (id, bytes) in unread {
+            let name = self.name(*id, &String::from_utf8_lossy(bytes));
+            self.push(name, None, place.pass(bytes));
+        }
         for token in rest {
             self.push(self.name(token.id, &token.text), Some(token), place.pass(&token.bytes));
         }
@@ -329,7 +330,7 @@ mod tests {
         let mut lists = TextLogprobs::default();
         let rest = [token("h", b"h", &[]), token("\u{fffd}", b"\xc3", &[])];
         lists.add_prompt(
-            (2, b"<bos>"),
+            &[(2, b"<bos>".to_vec())],
             &[&rest[..], &[token("x", b"\xa9x", &[])]].concat(),
             "h\u{e9}x",
         );
@@ -337,8 +338,10 @@ mod tests {
         assert_eq!(lists.token_logprobs, [None, Some(-0.5), Some(-0.5), Some(-0.5)]);
         assert_eq!((lists.top_logprobs[0].as_ref(), lists.tokens.len()), (None, 4));
         let mut spaced = TextLogprobs::default();
-        spaced.add_prompt((2, b" a"), &[token(" b", b" b", &[])], "a b");
-        assert_eq!(spaced.text_offset, [0, 1]);
+        let unread = [(2, b" a".to_vec()), (3, b" c".to_vec())];
+        spaced.add_prompt(&unread, &[token(" b", b" b", &[])], "a c b");
+        assert_eq!(spaced.text_offset, [0, 1, 3]);
+        assert_eq!(spaced.token_logprobs, [None, None, Some(-0.5)]);
     }
 
     #[test]
@@ -347,7 +350,7 @@ mod tests {
         lists.add(&[token("a", b"a", &[("b", -0.25)])], 0);
         assert_eq!(json!(lists)["top_logprobs"], json!([{"b": -0.25, "a": -0.5}]));
         let mut lists = TextLogprobs::named(true);
-        lists.add_prompt((9, b"<bos>"), &[], "");
+        lists.add_prompt(&[(9, b"<bos>".to_vec())], &[], "");
         lists.add(&[token("a", b"a", &[("b", -0.25)])], 0);
         let expected = json!([null, {"token_id:1": -0.25, "token_id:0": -0.5}]);
         let lists = json!(lists);

@@ -56,6 +56,10 @@ struct CompletionBody {
     /// Return log probabilities, and those of so many likeliest tokens, at most 20; `true` for none
     /// of them.
     logprobs: Option<Alternatives>,
+    /// With `echo` and `logprobs`, the index of the prompt's first token with log probabilities;
+    /// those of earlier tokens are `null`, and these tokens may be found in the prefix cache; an
+    /// extension.
+    prompt_logprobs_from: Option<usize>,
     /// Answers computed to each prompt, of which the `n` likeliest are given.
     #[schema(minimum = 1, maximum = 128)]
     best_of: Option<usize>,
@@ -107,10 +111,20 @@ fn read(body: &Value) -> Result<CompletionCall, HttpError> {
     // To echo a prompt takes no answer.
     let unasked = (sampling.max_tokens == Some(0)).then_some(0);
     let prompt_logprobs = logprobs.or(unasked).filter(|_| text.echo == Some(true));
+    let prompt_logprobs_from = text.prompt_logprobs_from;
+    if prompt_logprobs_from.is_some() && prompt_logprobs.is_none() {
+        return Err(HttpError::member("prompt_logprobs_from", "needs echo with logprobs"));
+    }
     // The best are found by their log probabilities, and what chunks tell needs their tokens.
     let (telemetry, token_ids) = (options.telemetry(), text.return_token_ids == Some(true));
     let hidden = (best_of > choices || telemetry.counts_tokens() || token_ids).then_some(0);
-    let sampling = SamplingOptions { logprobs: logprobs.or(hidden), prompt_logprobs, ..sampling };
+    let logprobs_of_answer = logprobs.or(hidden);
+    let sampling = SamplingOptions {
+        logprobs: logprobs_of_answer,
+        prompt_logprobs,
+        prompt_logprobs_from,
+        ..sampling
+    };
     let add_special = text.add_special_tokens.unwrap_or(true);
     let prompts = prompts("prompt", text.prompt.as_deref())?;
     if prompts.len() * best_of > MAX_CHOICES {
@@ -182,9 +196,10 @@ impl CompletionCall {
                 Prompt::Text(text) => text.clone(),
                 Prompt::Ids(ids) => service.decode(ids),
             };
-            let id = prepared.prompt().first().copied().unwrap_or_default();
-            let first = service.tokenizer().token_bytes(id).to_vec();
-            Some(Echo { text, id, first })
+            let unread = self.text.prompt_logprobs_from.unwrap_or(1).max(1);
+            let ids = prepared.prompt().iter().take(unread);
+            let token = |id: &u32| (*id, service.tokenizer().token_bytes(*id).to_vec());
+            Some(Echo { text, unread: ids.map(token).collect() })
         };
         let each = self.requests.iter().zip(prompts);
         each.flat_map(|one| vec![echo(one); self.choices]).collect()
@@ -307,6 +322,21 @@ mod tests {
         assert_eq!(asked(json!({"echo": true})), None);
         assert_eq!(asked(json!({"echo": true, "max_tokens": 0})), Some(0));
         assert_eq!(asked(json!({"logprobs": 3})), None);
+    }
+
+    #[test]
+    fn log_probabilities_of_the_prompt_may_begin_later() {
+        let from = |from: Value| {
+            let body =
+                json!({"prompt": "a", "echo": true, "logprobs": 0, "prompt_logprobs_from": from});
+            read(&body).unwrap().requests[0].sampling.prompt_logprobs_from
+        };
+        assert_eq!(from(json!(7)), Some(7));
+        assert_eq!(from(json!(null)), None);
+        check_error(json!({"prompt": "a", "prompt_logprobs_from": 1}), "prompt_logprobs_from");
+        let unread = json!({"prompt": "a", "logprobs": 1, "prompt_logprobs_from": 1});
+        check_error(unread, "prompt_logprobs_from");
+        check_error(json!({"prompt": "a", "prompt_logprobs_from": -1}), "prompt_logprobs_from");
     }
 
     #[test]

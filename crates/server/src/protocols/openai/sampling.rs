@@ -188,6 +188,7 @@ mod tests {
             logprobs: None,
             sampled_logprobs: false,
             prompt_logprobs: None,
+            prompt_logprobs_from: None,
         };
         assert_eq!(read, expected);
     }
