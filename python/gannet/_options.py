@@ -104,6 +104,7 @@ class CompletionOptions(RequestOptions, total=False):
 
     echo: bool
     logprobs: int | bool
+    prompt_logprobs_from: int
     best_of: int
     suffix: str
     add_special_tokens: bool
