@@ -13,8 +13,9 @@ use sched::{Scheduler, Slot};
 use std::time::{Duration, Instant};
 use store::Keyspace;
 
-/// Bytes copied from the cache between two steps, otherwise and while sequences decode.
-const COPIED_OUT: usize = 8 << 20;
+/// Bytes copied from the cache between two steps, otherwise and while sequences decode. A step of a
+/// prompt computes at most about as many, which takes far longer than to copy them.
+const COPIED_OUT: usize = 64 << 20;
 const COPIED_OUT_BUSY: usize = 2 << 20;
 /// Bytes a second that a disk is assumed to read before it was measured.
 const ASSUMED_RATE: u64 = 400 << 20;
