@@ -17,6 +17,11 @@ pub fn printable(bytes: &[u8]) -> String {
     text
 }
 
+/// A line with its number, as the model reads it; edits name lines by these numbers.
+pub fn numbered(number: usize, line: &[u8]) -> String {
+    format!("{number}\t{}\n", printable(line))
+}
+
 fn add_valid(text: &mut String, valid: &str) {
     let mut chars = valid.chars().peekable();
     while let Some(char) = chars.next() {

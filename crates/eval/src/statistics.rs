@@ -5,6 +5,8 @@ mod comparison;
 mod estimate;
 mod interval;
 mod mean;
+#[cfg(test)]
+mod near;
 mod normal;
 mod p_values;
 mod pass_at_k;

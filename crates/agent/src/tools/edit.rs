@@ -7,7 +7,7 @@ use super::nearest::nearest;
 use super::passage::{Normal, Passage, Stops, UP_TO};
 use crate::difference::{changes, difference, region};
 use crate::error::ToolError;
-use crate::printable::printable;
+use crate::printable::{numbered, printable};
 use crate::replace::{check_mode, replace};
 use crate::schema::{member, nullable, object};
 use crate::shown::{LineSeen, Shown};
@@ -235,7 +235,7 @@ impl EditTarget<'_> {
         let all = lines(self.file.body());
         let mut end = place.start;
         for line in all[place.clone()].iter().take(MAX_NEAREST).map(|line| without_end(line)) {
-            let row = format!("{}\t{}\n", end + 1, printable(line));
+            let row = numbered(end + 1, line);
             // What does not fit is not shown.
             if text.len() + row.len() > most {
                 break;

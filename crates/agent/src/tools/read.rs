@@ -1,7 +1,7 @@
 //! `read`: numbered lines of a file, which `edit` may then replace by their numbers.
 
 use crate::error::ToolError;
-use crate::printable::printable;
+use crate::printable::numbered;
 use crate::schema::{member, nullable, object};
 use crate::text_file::{TextFile, lines, without_end};
 use crate::tool::{Tool, ToolOutput, arguments};
@@ -91,7 +91,7 @@ fn show(
     let mut page = Page { text: String::new(), end: first };
     for line in lines.iter().map(|line| without_end(line)) {
         let number = page.end + 1;
-        let row = format!("{number}\t{}\n", printable(line));
+        let row = numbered(number, line);
         if page.text.len() + row.len() <= limit {
             page.text.push_str(&row);
             workspace.shown.add(&file.path, number as u64, line);

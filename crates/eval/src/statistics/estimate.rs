@@ -74,11 +74,8 @@ fn pairs(items: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::near::is_near;
     use super::*;
-
-    fn is_near(found: f64, expected: f64) {
-        assert!((found - expected).abs() < 1e-12, "{found}, expected {expected}");
-    }
 
     #[test]
     fn the_error_of_a_mean_has_the_variance_of_one_item_less() {

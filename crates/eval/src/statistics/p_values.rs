@@ -62,11 +62,8 @@ pub fn holm(values: &[f64]) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::near::is_near;
     use super::*;
-
-    fn is_near(found: f64, expected: f64) {
-        assert!((found - expected).abs() < 1e-9, "{found}, expected {expected}");
-    }
 
     #[test]
     fn mcnemar_and_permutation_agree_with_tables() {

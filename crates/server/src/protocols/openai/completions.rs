@@ -118,9 +118,8 @@ fn read(body: &Value) -> Result<CompletionCall, HttpError> {
     // The best are found by their log probabilities, and what chunks tell needs their tokens.
     let (telemetry, token_ids) = (options.telemetry(), text.return_token_ids == Some(true));
     let hidden = (best_of > choices || telemetry.counts_tokens() || token_ids).then_some(0);
-    let logprobs_of_answer = logprobs.or(hidden);
     let sampling = SamplingOptions {
-        logprobs: logprobs_of_answer,
+        logprobs: logprobs.or(hidden),
         prompt_logprobs,
         prompt_logprobs_from,
         ..sampling
